@@ -1,0 +1,1 @@
+//! The inference engine: GGUF files, tokenizer, the GLM-DSA forward, sampling and the engine's command line.

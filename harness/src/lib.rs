@@ -1,0 +1,1 @@
+//! The harness: leg files, plan, staging, supervision, evidence, triage, journal, reports and the command line.

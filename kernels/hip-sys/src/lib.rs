@@ -1,0 +1,1 @@
+//! The HIP runtime's C API as a table that is loaded at run time.

@@ -1,0 +1,1 @@
+//! Every operation of a GLM-DSA forward: its meaning, its implementations, and the devices they run on.

@@ -1,0 +1,1 @@
+//! A run's data model, statistics, comparisons, gates and renderers. Pure: no clock, no process, no file it was not handed.
