@@ -1,1 +1,3 @@
 //! A run's data model, statistics, comparisons, gates and renderers. Pure: no clock, no process, no file it was not handed.
+
+pub mod model;
