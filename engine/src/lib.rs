@@ -1,1 +1,4 @@
 //! The inference engine: GGUF files, tokenizer, the GLM-DSA forward, sampling and the engine's command line.
+
+pub mod builtin;
+pub mod gguf;
