@@ -1,4 +1,6 @@
 //! The inference engine: GGUF files, tokenizer, the GLM-DSA forward, sampling and the engine's command line.
 
 pub mod builtin;
+pub mod forward;
 pub mod gguf;
+pub mod model;
