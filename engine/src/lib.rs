@@ -2,4 +2,5 @@
 
 pub mod builtin;
 pub mod gguf;
+pub mod sampling;
 pub mod tokenizer;
