@@ -4,3 +4,5 @@ pub mod builtin;
 pub mod forward;
 pub mod gguf;
 pub mod model;
+pub mod sampling;
+pub mod tokenizer;

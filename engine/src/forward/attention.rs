@@ -2,8 +2,9 @@
 
 use legwork_kernels::device::DeviceKind;
 use legwork_kernels::ops::{
-    ConcatAndCacheMla, ConcatArgs, FusedArgs, FusedNormRope, MatPart, MatmulArgs, MatmulQuant, MlaArgs, MlaDecodeAttention,
-    MlaPrefillAttention, OpId, RmsNorm, RmsNormArgs, Rope, RopeArgs, RopeStyle, Selection,
+    ConcatAndCacheMla, ConcatArgs, FusedArgs, FusedNormRope, MatPart, MatmulArgs, MatmulQuant,
+    MlaArgs, MlaDecodeAttention, MlaPrefillAttention, OpId, RmsNorm, RmsNormArgs, Rope, RopeArgs,
+    RopeStyle, Selection,
 };
 use legwork_kernels::registry::Registry;
 
@@ -21,21 +22,32 @@ pub(super) fn fused_norm_rope(registry: &Registry, device: DeviceKind) -> bool {
     let split = [OpId::RmsNorm, OpId::Rope, OpId::ConcatAndCacheMla];
     registry.enabled(OpId::FusedNormRope)
         && (registry.registered(OpId::FusedNormRope, device)
-            || (registry.available(OpId::FusedNormRope, device) && !split.iter().all(|op| registry.registered(*op, device))))
+            || (registry.available(OpId::FusedNormRope, device)
+                && !split.iter().all(|op| registry.registered(*op, device))))
 }
 
 impl Forward {
     /// `x += W_o attention(norm(x))` for layer `i`.
-    pub(super) fn attention(&mut self, i: usize, step: &Step<'_>, probe: Option<&mut Probe>) -> Result<(), ModelError> {
+    pub(super) fn attention(
+        &mut self,
+        i: usize,
+        step: &Step<'_>,
+        probe: Option<&mut Probe>,
+    ) -> Result<(), ModelError> {
         let rows = step.rows.len();
         self.project(i, rows)?;
         let sparse = self.select(i, step)?;
         if let Some(p) = probe {
-            p.selected.push(if sparse { Some(self.last_selection(rows)?) } else { None });
+            p.selected.push(if sparse {
+                Some(self.last_selection(rows)?)
+            } else {
+                None
+            });
         }
         self.attend(i, step, sparse)?;
         let (w, ws) = (&self.weights.layers[i], &mut self.ws);
-        self.runner.matmul(&w.out, &ws.attn, &mut ws.x, rows, true)?;
+        self.runner
+            .matmul(&w.out, &ws.attn, &mut ws.x, rows, true)?;
         Ok(())
     }
 
@@ -52,26 +64,66 @@ impl Forward {
             eps: c.rms_eps,
         })?;
         // Everything that reads `h` in one operation: it is quantised once. The merged kv row is multiplied whole.
-        let mut parts = vec![MatPart { weight: &w.kv_a, out: ws.kv.at_mut(0), accumulate: false }];
+        let mut parts = vec![MatPart {
+            weight: &w.kv_a,
+            out: ws.kv.at_mut(0),
+            accumulate: false,
+        }];
         if let Some(q_a) = &w.q_a {
-            parts.push(MatPart { weight: q_a, out: ws.q_latent.at_mut(0), accumulate: false });
+            parts.push(MatPart {
+                weight: q_a,
+                out: ws.q_latent.at_mut(0),
+                accumulate: false,
+            });
         } else {
-            parts.push(MatPart { weight: &w.q_b, out: ws.q.at_mut(0), accumulate: false });
+            parts.push(MatPart {
+                weight: &w.q_b,
+                out: ws.q.at_mut(0),
+                accumulate: false,
+            });
         }
         if let Some(x) = &w.indexer {
-            parts.push(MatPart { weight: &x.k, out: ws.ik.at_mut(0), accumulate: false });
-            parts.push(MatPart { weight: &x.proj, out: ws.iw.at_mut(0), accumulate: false });
+            parts.push(MatPart {
+                weight: &x.k,
+                out: ws.ik.at_mut(0),
+                accumulate: false,
+            });
+            parts.push(MatPart {
+                weight: &x.proj,
+                out: ws.iw.at_mut(0),
+                accumulate: false,
+            });
         }
-        self.runner.run::<MatmulQuant>(MatmulArgs { x: ws.h.at(0), rows, parts })?;
+        self.runner.run::<MatmulQuant>(MatmulArgs {
+            x: ws.h.at(0),
+            rows,
+            parts,
+        })?;
         let device = self.runner.device.kind;
-        if fused_norm_rope(&self.runner.registry, device) { self.norm_rope_fused(i, rows)? } else { self.norm_rope_split(i, rows)? }
+        if fused_norm_rope(&self.runner.registry, device) {
+            self.norm_rope_fused(i, rows)?
+        } else {
+            self.norm_rope_split(i, rows)?
+        }
         let (c, w, ws) = (&self.config, &self.weights.layers[i], &mut self.ws);
         if w.q_a.is_some() {
-            let mut parts = vec![MatPart { weight: &w.q_b, out: ws.q.at_mut(0), accumulate: false }];
+            let mut parts = vec![MatPart {
+                weight: &w.q_b,
+                out: ws.q.at_mut(0),
+                accumulate: false,
+            }];
             if let Some(x) = &w.indexer {
-                parts.push(MatPart { weight: &x.q_b, out: ws.iq.at_mut(0), accumulate: false });
+                parts.push(MatPart {
+                    weight: &x.q_b,
+                    out: ws.iq.at_mut(0),
+                    accumulate: false,
+                });
             }
-            self.runner.run::<MatmulQuant>(MatmulArgs { x: ws.q_latent.at(0), rows, parts })?;
+            self.runner.run::<MatmulQuant>(MatmulArgs {
+                x: ws.q_latent.at(0),
+                rows,
+                parts,
+            })?;
         }
         self.runner.run::<Rope>(RopeArgs {
             x: ws.q.at_mut(0),
@@ -163,7 +215,12 @@ impl Forward {
         let form = self.cost(step, sparse).form();
         let (c, w, ws) = (&self.config, &self.weights.layers[i], &mut self.ws);
         let tokens = self.cache.spec().tokens;
-        let slot_end = step.rows.iter().map(|r| r.sequence as usize * tokens + r.position as usize + 1).max().unwrap_or(0);
+        let slot_end = step
+            .rows
+            .iter()
+            .map(|r| r.sequence as usize * tokens + r.position as usize + 1)
+            .max()
+            .unwrap_or(0);
         let top_k = c.indexer.as_ref().map_or(0, |x| x.top_k);
         let args = MlaArgs {
             q: ws.q.at(0),
@@ -173,7 +230,11 @@ impl Forward {
             base: ws.base.at(0),
             slots: ws.slots.at(0),
             slot_end,
-            selection: sparse.then(|| Selection { index: ws.selection.at(0), count: ws.selected.at(0), k: top_k }),
+            selection: sparse.then(|| Selection {
+                index: ws.selection.at(0),
+                count: ws.selected.at(0),
+                k: top_k,
+            }),
             out: ws.attn.at_mut(0),
             rows,
             heads: c.heads,
@@ -192,8 +253,16 @@ impl Forward {
 
     fn cost(&self, step: &Step<'_>, sparse: bool) -> Cost {
         let c = &self.config;
-        let limit = if sparse { c.indexer.as_ref().map_or(usize::MAX, |x| x.top_k) } else { usize::MAX };
-        let pairs = step.rows.iter().map(|r| (r.position as usize + 1).min(limit)).sum();
+        let limit = if sparse {
+            c.indexer.as_ref().map_or(usize::MAX, |x| x.top_k)
+        } else {
+            usize::MAX
+        };
+        let pairs = step
+            .rows
+            .iter()
+            .map(|r| (r.position as usize + 1).min(limit))
+            .sum();
         let mut keys = vec![0usize; self.cache.spec().sequences];
         for row in step.rows {
             let n = &mut keys[row.sequence as usize];

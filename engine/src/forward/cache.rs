@@ -44,16 +44,26 @@ impl KvCache {
     ///
     /// # Errors
     /// Not enough memory in `domain`.
-    pub fn new(config: &Config, spec: CacheSpec, domain: &dyn MemoryDomain) -> Result<Self, TensorError> {
+    pub fn new(
+        config: &Config,
+        spec: CacheSpec,
+        domain: &dyn MemoryDomain,
+    ) -> Result<Self, TensorError> {
         let tensor = |width| Tensor::zeros(domain, spec.dtype, spec.slots() * width);
-        let latent = (0..config.layers).map(|_| tensor(config.cache_width())).collect::<Result<_, _>>()?;
+        let latent = (0..config.layers)
+            .map(|_| tensor(config.cache_width()))
+            .collect::<Result<_, _>>()?;
         let index = (0..config.layers)
             .map(|i| match &config.indexer {
                 Some(x) if x.full[i] => tensor(x.dim).map(Some),
                 _ => Ok(None),
             })
             .collect::<Result<_, _>>()?;
-        Ok(KvCache { latent, index, spec })
+        Ok(KvCache {
+            latent,
+            index,
+            spec,
+        })
     }
 
     /// Size and type.

@@ -51,7 +51,11 @@ impl Cost {
     /// The cheaper form.
     #[must_use]
     pub fn form(&self) -> AttentionForm {
-        if self.unabsorbed() < self.absorbed() { AttentionForm::Unabsorbed } else { AttentionForm::Absorbed }
+        if self.unabsorbed() < self.absorbed() {
+            AttentionForm::Unabsorbed
+        } else {
+            AttentionForm::Absorbed
+        }
     }
 }
 
@@ -60,7 +64,16 @@ mod tests {
     use super::*;
 
     fn glm(pairs: usize, rows: usize, keys: usize) -> AttentionForm {
-        Cost { pairs, rows, keys, lora: 512, nope: 192, rope: 64, v_dim: 256 }.form()
+        Cost {
+            pairs,
+            rows,
+            keys,
+            lora: 512,
+            nope: 192,
+            rope: 64,
+            v_dim: 256,
+        }
+        .form()
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The second half of a layer: dense feed-forward network, or router and experts.
 
 use legwork_kernels::ops::{
-    MatPart, MatmulArgs, MatmulQuant, MoeExperts, MoeExpertsArgs, MoeRoute, MoeRouteArgs, RmsNorm, RmsNormArgs, SiluMul,
-    SiluMulArgs,
+    MatPart, MatmulArgs, MatmulQuant, MoeExperts, MoeExpertsArgs, MoeRoute, MoeRouteArgs, RmsNorm,
+    RmsNormArgs, SiluMul, SiluMulArgs,
 };
 
 use super::Forward;
@@ -65,14 +65,35 @@ impl Forward {
 }
 
 /// `x += down(silu(gate h) * up h)`.
-fn swiglu(runner: &mut Runner, ws: &mut Workspace, net: &Swiglu, rows: usize) -> Result<(), ModelError> {
+fn swiglu(
+    runner: &mut Runner,
+    ws: &mut Workspace,
+    net: &Swiglu,
+    rows: usize,
+) -> Result<(), ModelError> {
     let parts = vec![
-        MatPart { weight: &net.gate, out: ws.gate.at_mut(0), accumulate: false },
-        MatPart { weight: &net.up, out: ws.up.at_mut(0), accumulate: false },
+        MatPart {
+            weight: &net.gate,
+            out: ws.gate.at_mut(0),
+            accumulate: false,
+        },
+        MatPart {
+            weight: &net.up,
+            out: ws.up.at_mut(0),
+            accumulate: false,
+        },
     ];
-    runner.run::<MatmulQuant>(MatmulArgs { x: ws.h.at(0), rows, parts })?;
+    runner.run::<MatmulQuant>(MatmulArgs {
+        x: ws.h.at(0),
+        rows,
+        parts,
+    })?;
     let n = rows * net.gate.n_out;
-    runner.run::<SiluMul>(SiluMulArgs { gate: ws.gate.at_mut(0), up: ws.up.at(0), n })?;
+    runner.run::<SiluMul>(SiluMulArgs {
+        gate: ws.gate.at_mut(0),
+        up: ws.up.at(0),
+        n,
+    })?;
     runner.matmul(&net.down, &ws.gate, &mut ws.x, rows, true)?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The sparse selection of a layer.
 
 use legwork_kernels::ops::{
-    CacheRows, CacheRowsArgs, DsaIndexerLogits, DsaTopkSelect, IndexerArgs, LayerNorm, LayerNormArgs, Rope, RopeArgs, TopkArgs,
+    CacheRows, CacheRowsArgs, DsaIndexerLogits, DsaTopkSelect, IndexerArgs, LayerNorm,
+    LayerNormArgs, Rope, RopeArgs, TopkArgs,
 };
 
 use super::trunk::probe_error;
@@ -13,7 +14,9 @@ impl Forward {
     /// Returns whether it is: some row has more keys than `top_k`. A layer without an indexer shares the last selection.
     pub(super) fn select(&mut self, i: usize, step: &Step<'_>) -> Result<bool, ModelError> {
         let rows = step.rows.len();
-        let Some(x) = self.config.indexer.clone() else { return Ok(false) };
+        let Some(x) = self.config.indexer.clone() else {
+            return Ok(false);
+        };
         let sparse = step.rows.iter().any(|r| r.position as usize >= x.top_k);
         if self.weights.layers[i].indexer.is_none() {
             return Ok(sparse);
@@ -34,7 +37,9 @@ impl Forward {
             style: x.style,
             pos: ws.pos.at(0),
         })?;
-        let Some(cache) = &self.cache.index[i] else { return Ok(false) };
+        let Some(cache) = &self.cache.index[i] else {
+            return Ok(false);
+        };
         for first in (0..rows).step_by(ws.score_rows) {
             let n = ws.score_rows.min(rows - first);
             self.runner.run::<DsaIndexerLogits>(IndexerArgs {
@@ -67,7 +72,9 @@ impl Forward {
     /// Norm, rope and cache write of the indexer's keys; done in dense steps too, since later sparse steps read them.
     fn index_keys(&mut self, i: usize, rows: usize) -> Result<(), ModelError> {
         let (c, ws) = (&self.config, &mut self.ws);
-        let (Some(x), Some(w)) = (&c.indexer, &self.weights.layers[i].indexer) else { return Ok(()) };
+        let (Some(x), Some(w)) = (&c.indexer, &self.weights.layers[i].indexer) else {
+            return Ok(());
+        };
         self.runner.run::<LayerNorm>(LayerNormArgs {
             x: ws.ik.at_mut(0),
             weight: w.k_norm.at(0),
@@ -87,7 +94,9 @@ impl Forward {
             style: x.style,
             pos: ws.pos.at(0),
         })?;
-        let Some(cache) = &mut self.cache.index[i] else { return Ok(()) };
+        let Some(cache) = &mut self.cache.index[i] else {
+            return Ok(());
+        };
         self.runner.run::<CacheRows>(CacheRowsArgs {
             x: ws.ik.at(0),
             cache: cache.at_mut(0),
@@ -102,9 +111,15 @@ impl Forward {
     pub(super) fn last_selection(&self, rows: usize) -> Result<Vec<i32>, ModelError> {
         let k = self.config.indexer.as_ref().map_or(0, |x| x.top_k);
         let mut count = [0i32];
-        self.ws.selected.read_i32(rows - 1, &mut count).map_err(probe_error)?;
+        self.ws
+            .selected
+            .read_i32(rows - 1, &mut count)
+            .map_err(probe_error)?;
         let mut keys = vec![0i32; usize::try_from(count[0]).unwrap_or(0).min(k)];
-        self.ws.selection.read_i32((rows - 1) * k, &mut keys).map_err(probe_error)?;
+        self.ws
+            .selection
+            .read_i32((rows - 1) * k, &mut keys)
+            .map_err(probe_error)?;
         Ok(keys)
     }
 }

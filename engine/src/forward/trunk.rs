@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use legwork_kernels::cpu::Pool;
 use legwork_kernels::device::DeviceKind;
-use legwork_kernels::ops::{Ctx, Embed, EmbedArgs, MatPart, MatmulArgs, MatmulQuant, Op, OpError, RmsNorm, RmsNormArgs};
+use legwork_kernels::ops::{
+    Ctx, Embed, EmbedArgs, MatPart, MatmulArgs, MatmulQuant, Op, OpError, RmsNorm, RmsNormArgs,
+};
 use legwork_kernels::registry::Registry;
 use legwork_kernels::tensor::{HostDomain, MemoryDomain, Tensor, TensorError, Weight};
 
@@ -27,7 +29,11 @@ impl Device {
     /// The CPU.
     #[must_use]
     pub fn cpu() -> Self {
-        Device { kind: DeviceKind::Cpu, domain: Arc::new(HostDomain), state: None }
+        Device {
+            kind: DeviceKind::Cpu,
+            domain: Arc::new(HostDomain),
+            state: None,
+        }
     }
 }
 
@@ -40,7 +46,10 @@ pub(super) struct Runner {
 
 impl Runner {
     pub fn run<O: Op>(&mut self, args: O::Args<'_>) -> Result<(), OpError> {
-        let mut ctx = Ctx { pool: &self.pool, device: self.device.state.as_deref_mut() };
+        let mut ctx = Ctx {
+            pool: &self.pool,
+            device: self.device.state.as_deref_mut(),
+        };
         self.registry.run::<O>(&mut ctx, self.device.kind, args)
     }
 
@@ -53,8 +62,16 @@ impl Runner {
         rows: usize,
         accumulate: bool,
     ) -> Result<(), OpError> {
-        let parts = vec![MatPart { weight, out: out.at_mut(0), accumulate }];
-        self.run::<MatmulQuant>(MatmulArgs { x: x.at(0), rows, parts })
+        let parts = vec![MatPart {
+            weight,
+            out: out.at_mut(0),
+            accumulate,
+        }];
+        self.run::<MatmulQuant>(MatmulArgs {
+            x: x.at(0),
+            rows,
+            parts,
+        })
     }
 }
 
@@ -81,9 +98,27 @@ impl Forward {
         device: Device,
         max_rows: usize,
     ) -> Result<Self, ModelError> {
-        let ws = Workspace::new(&config, max_rows.max(1), cache.spec().tokens, &*device.domain)
-            .map_err(|source| ModelError::Memory { what: "activations".to_owned(), source })?;
-        Ok(Forward { config, weights, runner: Runner { registry, pool, device }, ws, cache })
+        let ws = Workspace::new(
+            &config,
+            max_rows.max(1),
+            cache.spec().tokens,
+            &*device.domain,
+        )
+        .map_err(|source| ModelError::Memory {
+            what: "activations".to_owned(),
+            source,
+        })?;
+        Ok(Forward {
+            config,
+            weights,
+            runner: Runner {
+                registry,
+                pool,
+                device,
+            },
+            ws,
+            cache,
+        })
     }
 
     /// The model's hyperparameters.
@@ -120,7 +155,12 @@ impl Forward {
         }
         self.place(step)?;
         let (c, w, ws) = (&self.config, &self.weights, &mut self.ws);
-        let args = EmbedArgs { table: &w.embedding, ids: ws.ids.at(0), out: ws.x.at_mut(0), rows };
+        let args = EmbedArgs {
+            table: &w.embedding,
+            ids: ws.ids.at(0),
+            out: ws.x.at_mut(0),
+            rows,
+        };
         self.runner.run::<Embed>(args)?;
         if let Some(p) = probe.as_deref_mut() {
             *p = Probe::default();
@@ -130,7 +170,8 @@ impl Forward {
             self.attention(layer, step, probe.as_deref_mut())?;
             self.ffn(layer, rows)?;
             if let Some(p) = probe.as_deref_mut() {
-                p.hidden.push(last_row(&self.ws.x, rows, self.config.hidden)?);
+                p.hidden
+                    .push(last_row(&self.ws.x, rows, self.config.hidden)?);
             }
         }
         match step.wanted {
@@ -144,13 +185,19 @@ impl Forward {
     fn place(&mut self, step: &Step<'_>) -> Result<(), ModelError> {
         let (n, spec) = (step.rows.len(), self.cache.spec());
         if n > self.ws.rows {
-            return Err(ModelError::Request(format!("a step of {n} rows is larger than {}", self.ws.rows)));
+            return Err(ModelError::Request(format!(
+                "a step of {n} rows is larger than {}",
+                self.ws.rows
+            )));
         }
         let mut columns = [vec![0i32; n], vec![0; n], vec![0; n], vec![0; n]];
         for (i, row) in step.rows.iter().enumerate() {
             let (seq, pos) = (row.sequence as usize, row.position as usize);
             if row.token as usize >= self.config.vocab {
-                return Err(ModelError::Request(format!("token {} is outside the vocabulary of {}", row.token, self.config.vocab)));
+                return Err(ModelError::Request(format!(
+                    "token {} is outside the vocabulary of {}",
+                    row.token, self.config.vocab
+                )));
             }
             if seq >= spec.sequences || pos >= spec.tokens {
                 return Err(ModelError::Request(format!(
@@ -159,21 +206,36 @@ impl Forward {
                 )));
             }
             let base = seq * spec.tokens;
-            let as_i32 = |v: usize| i32::try_from(v).map_err(|_| ModelError::Request(format!("{v} does not fit a cache index")));
+            let as_i32 = |v: usize| {
+                i32::try_from(v)
+                    .map_err(|_| ModelError::Request(format!("{v} does not fit a cache index")))
+            };
             columns[0][i] = as_i32(row.token as usize)?;
             columns[1][i] = as_i32(pos)?;
             columns[2][i] = as_i32(base + pos)?;
             columns[3][i] = as_i32(base)?;
         }
         let ws = &mut self.ws;
-        for (tensor, values) in [&mut ws.ids, &mut ws.pos, &mut ws.slots, &mut ws.base].into_iter().zip(&columns) {
-            tensor.write_i32(0, values).map_err(|source| ModelError::Memory { what: "step".to_owned(), source })?;
+        for (tensor, values) in [&mut ws.ids, &mut ws.pos, &mut ws.slots, &mut ws.base]
+            .into_iter()
+            .zip(&columns)
+        {
+            tensor
+                .write_i32(0, values)
+                .map_err(|source| ModelError::Memory {
+                    what: "step".to_owned(),
+                    source,
+                })?;
         }
         Ok(())
     }
 
     /// Final norm and head for some rows, as many at a time as the logits buffer holds.
-    fn head(&mut self, wanted: std::ops::Range<usize>, sink: &mut dyn FnMut(usize, &[f32])) -> Result<(), ModelError> {
+    fn head(
+        &mut self,
+        wanted: std::ops::Range<usize>,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), ModelError> {
         let (c, w, ws) = (&self.config, &self.weights, &mut self.ws);
         let mut host = vec![0.0f32; c.vocab];
         for first in wanted.clone().step_by(ws.logit_rows) {
@@ -187,11 +249,15 @@ impl Forward {
                 dim: c.hidden,
                 eps: c.rms_eps,
             })?;
-            self.runner.matmul(&w.head, &ws.h, &mut ws.logits, rows, false)?;
+            self.runner
+                .matmul(&w.head, &ws.h, &mut ws.logits, rows, false)?;
             for r in 0..rows {
                 ws.logits
                     .read_f32(r * c.vocab, &mut host)
-                    .map_err(|source| ModelError::Memory { what: "logits".to_owned(), source })?;
+                    .map_err(|source| ModelError::Memory {
+                        what: "logits".to_owned(),
+                        source,
+                    })?;
                 sink(first + r, &host);
             }
         }
@@ -201,10 +267,14 @@ impl Forward {
 
 pub(super) fn last_row(x: &Tensor, rows: usize, width: usize) -> Result<Vec<f32>, ModelError> {
     let mut out = vec![0.0; width];
-    x.read_f32((rows - 1) * width, &mut out).map_err(probe_error)?;
+    x.read_f32((rows - 1) * width, &mut out)
+        .map_err(probe_error)?;
     Ok(out)
 }
 
 pub(super) fn probe_error(source: TensorError) -> ModelError {
-    ModelError::Memory { what: "probe".to_owned(), source }
+    ModelError::Memory {
+        what: "probe".to_owned(),
+        source,
+    }
 }

@@ -59,13 +59,24 @@ const SCORE_BYTES: usize = 16 << 20;
 const LOGIT_BYTES: usize = 64 << 20;
 
 impl Workspace {
-    pub fn new(c: &Config, rows: usize, keys: usize, domain: &dyn MemoryDomain) -> Result<Self, TensorError> {
+    pub fn new(
+        c: &Config,
+        rows: usize,
+        keys: usize,
+        domain: &dyn MemoryDomain,
+    ) -> Result<Self, TensorError> {
         let f = |n: usize| Tensor::zeros(domain, DType::F32, n);
         let i = |n: usize| Tensor::zeros(domain, DType::I32, n);
         let q_lora = c.q_lora.unwrap_or(0);
-        let (experts, used, expert_ff) = c.moe.as_ref().map_or((0, 0, 0), |m| (m.experts, m.used, m.ff * m.shared));
+        let (experts, used, expert_ff) = c
+            .moe
+            .as_ref()
+            .map_or((0, 0, 0), |m| (m.experts, m.used, m.ff * m.shared));
         let ff = c.dense_ff.max(expert_ff);
-        let (heads, dim, top_k) = c.indexer.as_ref().map_or((0, 0, 0), |x| (x.heads, x.dim, x.top_k));
+        let (heads, dim, top_k) = c
+            .indexer
+            .as_ref()
+            .map_or((0, 0, 0), |x| (x.heads, x.dim, x.top_k));
         let sparse = top_k > 0 && keys > top_k;
         let score_rows = (SCORE_BYTES / 4 / keys.max(1)).clamp(1, rows);
         let logit_rows = (LOGIT_BYTES / 4 / c.vocab.max(1)).clamp(1, rows);

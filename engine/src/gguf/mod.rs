@@ -23,13 +23,11 @@ mod split;
 mod tensor;
 #[cfg(test)]
 mod tests;
-mod types;
 mod value;
 mod writer;
 
 pub use error::{GgufError, Problem};
 pub use file::{Gguf, SUPPORTED_ARCHITECTURES, Shard};
 pub use tensor::TensorInfo;
-pub use types::BlockType;
 pub use value::{Array, Strings, Value, ValueType};
 pub use writer::HeaderWriter;

@@ -119,7 +119,10 @@ impl Config {
     /// Elements that a token adds to all caches.
     #[must_use]
     pub fn cache_elements_per_token(&self) -> usize {
-        let index = self.indexer.as_ref().map_or(0, |i| i.dim * i.full.iter().filter(|f| **f).count());
+        let index = self
+            .indexer
+            .as_ref()
+            .map_or(0, |i| i.dim * i.full.iter().filter(|f| **f).count());
         self.layers * self.cache_width() + index
     }
 
@@ -128,7 +131,10 @@ impl Config {
     /// # Errors
     /// A key that is missing, of the wrong type, out of range, or at odds with another one.
     pub fn read(gguf: &Gguf) -> Result<Self, ModelError> {
-        let reader = Reader { gguf, arch: gguf.architecture()? };
+        let reader = Reader {
+            gguf,
+            arch: gguf.architecture()?,
+        };
         let arch = match reader.arch {
             "glm-dsa" => Arch::GlmDsa,
             "deepseek32" => Arch::DeepSeek32,
@@ -139,17 +145,29 @@ impl Config {
         let layers = blocks
             .checked_sub(mtp_blocks)
             .filter(|n| *n > 0)
-            .ok_or_else(|| reader.bad("block_count", format!("{blocks} blocks of which {mtp_blocks} are MTP leave none to run")))?;
+            .ok_or_else(|| {
+                reader.bad(
+                    "block_count",
+                    format!("{blocks} blocks of which {mtp_blocks} are MTP leave none to run"),
+                )
+            })?;
         let rope_dim = reader.size("rope.dimension_count")?;
         if !rope_dim.is_multiple_of(2) {
-            return Err(reader.bad("rope.dimension_count", format!("{rope_dim} is odd: rope rotates pairs")));
+            return Err(reader.bad(
+                "rope.dimension_count",
+                format!("{rope_dim} is odd: rope rotates pairs"),
+            ));
         }
         let kv_lora = reader.size("attention.kv_lora_rank")?;
-        let (key, value) = match (reader.opt("attention.key_length_mla")?, reader.opt("attention.value_length_mla")?) {
+        let (key, value) = match (
+            reader.opt("attention.key_length_mla")?,
+            reader.opt("attention.value_length_mla")?,
+        ) {
             (Some(k), Some(v)) => (k, v),
-            (None, None) if arch == Arch::DeepSeek2 => {
-                (reader.size("attention.key_length")?, reader.size("attention.value_length")?)
-            }
+            (None, None) if arch == Arch::DeepSeek2 => (
+                reader.size("attention.key_length")?,
+                reader.size("attention.value_length")?,
+            ),
             _ => {
                 return Err(reader.bad(
                     "attention.key_length_mla",
@@ -157,11 +175,17 @@ impl Config {
                 ));
             }
         };
-        let legacy_kv_b = gguf.tensor("blk.0.attn_kv_b.weight").is_some() && gguf.tensor("blk.0.attn_k_b.weight").is_none();
+        let legacy_kv_b = gguf.tensor("blk.0.attn_kv_b.weight").is_some()
+            && gguf.tensor("blk.0.attn_k_b.weight").is_none();
         let nope = key
             .checked_sub(rope_dim)
             .filter(|n| *n > 0)
-            .ok_or_else(|| reader.bad("attention.key_length_mla", format!("{key} leaves nothing beside {rope_dim} roped elements")))?;
+            .ok_or_else(|| {
+                reader.bad(
+                    "attention.key_length_mla",
+                    format!("{key} leaves nothing beside {rope_dim} roped elements"),
+                )
+            })?;
         let yarn = reader.yarn()?;
         let theta = f64::from(reader.float_or("rope.freq_base", 10_000.0)?);
         let scale = (key as f64).powf(-0.5) * yarn.map_or(1.0, rope::yarn_scale);
@@ -179,7 +203,11 @@ impl Config {
             rope: rope::table(rope_dim, theta, yarn),
             attn_scale: scale as f32,
             rms_eps: gguf.f32(&reader.key("attention.layer_norm_rms_epsilon"))?,
-            dense_layers: if moe.is_some() { reader.size_or("leading_dense_block_count", 0)?.min(layers) } else { layers },
+            dense_layers: if moe.is_some() {
+                reader.size_or("leading_dense_block_count", 0)?.min(layers)
+            } else {
+                layers
+            },
             dense_ff: reader.size_or("feed_forward_length", 0)?,
             moe,
             indexer: reader.indexer(arch, layers)?,
@@ -205,7 +233,11 @@ impl Reader<'_> {
     }
 
     fn bad(&self, name: &str, what: String) -> ModelError {
-        ModelError::Config { model: self.gguf.name().to_owned(), key: self.key(name), what }
+        ModelError::Config {
+            model: self.gguf.name().to_owned(),
+            key: self.key(name),
+            what,
+        }
     }
 
     fn checked(&self, name: &str, value: u32) -> Result<usize, ModelError> {
@@ -217,7 +249,10 @@ impl Reader<'_> {
     }
 
     fn opt(&self, name: &str) -> Result<Option<usize>, ModelError> {
-        self.gguf.opt_u32(&self.key(name))?.map(|v| self.checked(name, v)).transpose()
+        self.gguf
+            .opt_u32(&self.key(name))?
+            .map(|v| self.checked(name, v))
+            .transpose()
     }
 
     fn size(&self, name: &str) -> Result<usize, ModelError> {
@@ -248,7 +283,10 @@ impl Reader<'_> {
             None | Some("none") => return Ok(None),
             Some("yarn") => {}
             Some(other) => {
-                return Err(self.bad("rope.scaling.type", format!("`{other}` is not implemented; `none` and `yarn` are")));
+                return Err(self.bad(
+                    "rope.scaling.type",
+                    format!("`{other}` is not implemented; `none` and `yarn` are"),
+                ));
             }
         }
         let factor = f64::from(self.float_or("rope.scaling.factor", 1.0)?);
@@ -257,7 +295,11 @@ impl Reader<'_> {
             return Err(self.bad("rope.scaling.factor", format!("{factor} does not stretch")));
         }
         let multiplier = f64::from(self.float_or("rope.scaling.yarn_log_multiplier", 0.0)?);
-        let yarn = Yarn { factor, original_context: original, mscale_all_dim: multiplier / 0.1 };
+        let yarn = Yarn {
+            factor,
+            original_context: original,
+            mscale_all_dim: multiplier / 0.1,
+        };
         Ok((factor > 1.0).then_some(yarn))
     }
 
@@ -272,18 +314,28 @@ impl Reader<'_> {
         if used > experts {
             return Err(self.bad("expert_used_count", format!("{used} of {experts} experts")));
         }
-        if !experts.is_multiple_of(groups) || groups_used > groups || used > experts / groups * groups_used {
-            return Err(self.bad("expert_group_count", format!("{experts} experts in {groups} groups, {groups_used} used, {used} chosen")));
+        if !experts.is_multiple_of(groups)
+            || groups_used > groups
+            || used > experts / groups * groups_used
+        {
+            return Err(self.bad(
+                "expert_group_count",
+                format!("{experts} experts in {groups} groups, {groups_used} used, {used} chosen"),
+            ));
         }
         // GLM-4.7-Flash files name no gating and are told by their size (llama.cpp's rule).
-        let by_size = self.arch == "glm-dsa" || (matches!(layers, 47 | 48) && self.vocab()? == 154_880);
+        let by_size =
+            self.arch == "glm-dsa" || (matches!(layers, 47 | 48) && self.vocab()? == 154_880);
         let gating = match self.opt("expert_gating_func")? {
             Some(1) => Gating::Softmax,
             Some(2) => Gating::Sigmoid,
             None | Some(0) if by_size => Gating::Sigmoid,
             None | Some(0) => Gating::Softmax,
             Some(other) => {
-                return Err(self.bad("expert_gating_func", format!("{other} is not implemented; 1 (softmax) and 2 (sigmoid) are")));
+                return Err(self.bad(
+                    "expert_gating_func",
+                    format!("{other} is not implemented; 1 (softmax) and 2 (sigmoid) are"),
+                ));
             }
         };
         let scale = self.float_or("expert_weights_scale", 0.0)?;
@@ -295,7 +347,10 @@ impl Reader<'_> {
             gating,
             groups,
             groups_used,
-            norm: self.gguf.opt_bool(&self.key("expert_weights_norm"))?.unwrap_or(false),
+            norm: self
+                .gguf
+                .opt_bool(&self.key("expert_weights_norm"))?
+                .unwrap_or(false),
             scale: if scale == 0.0 { 1.0 } else { scale },
         }))
     }
@@ -304,16 +359,27 @@ impl Reader<'_> {
         if arch == Arch::DeepSeek2 {
             return Ok(None);
         }
-        let full = if arch == Arch::GlmDsa { self.indexer_types(layers)? } else { vec![true; layers] };
+        let full = if arch == Arch::GlmDsa {
+            self.indexer_types(layers)?
+        } else {
+            vec![true; layers]
+        };
         if !full[0] {
-            return Err(self.bad("attention.indexer.types", "layer 0 shares a selection, but there is none before it".to_owned()));
+            return Err(self.bad(
+                "attention.indexer.types",
+                "layer 0 shares a selection, but there is none before it".to_owned(),
+            ));
         }
         Ok(Some(IndexerConfig {
             heads: self.size("attention.indexer.head_count")?,
             dim: self.size("attention.indexer.key_length")?,
             top_k: self.size("attention.indexer.top_k")?,
             full,
-            style: if arch == Arch::GlmDsa { RopeStyle::Interleaved } else { RopeStyle::HalfSplit },
+            style: if arch == Arch::GlmDsa {
+                RopeStyle::Interleaved
+            } else {
+                RopeStyle::HalfSplit
+            },
             eps: 1e-6,
         }))
     }
@@ -322,17 +388,27 @@ impl Reader<'_> {
         let name = "attention.indexer.types";
         if let Some(types) = self.gguf.opt_array(&self.key(name))? {
             if types.len() != layers {
-                return Err(self.bad(name, format!("{} entries for {layers} trunk layers", types.len())));
+                return Err(self.bad(
+                    name,
+                    format!("{} entries for {layers} trunk layers", types.len()),
+                ));
             }
             return (0..layers)
-                .map(|i| types.integer(i).map(|v| v != 0).ok_or_else(|| self.bad(name, format!("entry {i} is not a bool"))))
+                .map(|i| {
+                    types
+                        .integer(i)
+                        .map(|v| v != 0)
+                        .ok_or_else(|| self.bad(name, format!("entry {i} is not a bool")))
+                })
                 .collect();
         }
         if self.size("context_length")? < SHARED_PATTERN_CONTEXT {
             return Ok(vec![true; layers]);
         }
         // GLM-5.2: index_topk_freq 4, index_skip_topk_offset 3
-        Ok((0..layers).map(|i| (i + 1).saturating_sub(3).is_multiple_of(4)).collect())
+        Ok((0..layers)
+            .map(|i| (i + 1).saturating_sub(3).is_multiple_of(4))
+            .collect())
     }
 }
 
@@ -341,7 +417,9 @@ mod tests {
     /// Facts of GLM-5.2: full layers are 0, 1, 2, 6, 10, …, 74.
     #[test]
     fn shared_pattern_of_glm_5_2() {
-        let full: Vec<usize> = (0..78usize).filter(|i| (i + 1).saturating_sub(3).is_multiple_of(4)).collect();
+        let full: Vec<usize> = (0..78usize)
+            .filter(|i| (i + 1).saturating_sub(3).is_multiple_of(4))
+            .collect();
         assert_eq!(full[..5], [0, 1, 2, 6, 10]);
         assert_eq!((full.len(), full.last()), (21, Some(&74)));
     }

@@ -24,8 +24,10 @@ pub fn table(dim: usize, theta: f64, yarn: Option<Yarn>) -> RopeTable {
     let freq = match yarn {
         None => (0..dim / 2).map(|j| plain(j) as f32).collect(),
         Some(y) => {
-            let correction =
-                |beta: f64| d * (y.original_context / (beta * 2.0 * std::f64::consts::PI)).ln() / (2.0 * theta.ln());
+            let correction = |beta: f64| {
+                d * (y.original_context / (beta * 2.0 * std::f64::consts::PI)).ln()
+                    / (2.0 * theta.ln())
+            };
             let low = correction(BETA_FAST).floor().max(0.0);
             let high = correction(BETA_SLOW).ceil().min(d - 1.0);
             let extrapolated =
@@ -59,7 +61,11 @@ mod tests {
 
     #[test]
     fn yarn_keeps_fast_pairs_and_stretches_slow_ones() {
-        let y = Yarn { factor: 4.0, original_context: 1024.0, mscale_all_dim: 1.0 };
+        let y = Yarn {
+            factor: 4.0,
+            original_context: 1024.0,
+            mscale_all_dim: 1.0,
+        };
         let (t, p) = (table(64, 1e4, Some(y)), table(64, 1e4, None));
         assert_eq!(t.freq[0], p.freq[0]);
         assert!((t.freq[31] * 4.0 / p.freq[31] - 1.0).abs() < 1e-6);

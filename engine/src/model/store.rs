@@ -25,6 +25,10 @@ impl WeightStore for OwnedStore {
         gguf.read_tensor(info, &mut bytes)?;
         let len = bytes.len();
         let bytes: SharedBytes = Arc::new(bytes);
-        Ok(WeightData::Host { bytes, offset: 0, len })
+        Ok(WeightData::Host {
+            bytes,
+            offset: 0,
+            len,
+        })
     }
 }

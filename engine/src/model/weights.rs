@@ -114,15 +114,27 @@ impl Weights {
         store: &dyn WeightStore,
         domain: &dyn MemoryDomain,
     ) -> Result<Self, ModelError> {
-        let b = Binder { gguf, c: config, store, domain };
+        let b = Binder {
+            gguf,
+            c: config,
+            store,
+            domain,
+        };
         let c = config;
         let embedding = b.matrix(TOKEN_EMBD, c.hidden, c.vocab)?;
         let head = match gguf.tensor(OUTPUT) {
             Some(_) => b.matrix(OUTPUT, c.hidden, c.vocab)?,
             None => embedding.clone(),
         };
-        let layers = (0..c.layers).map(|i| b.layer(i)).collect::<Result<_, _>>()?;
-        Ok(Weights { embedding, layers, output_norm: b.vector(OUTPUT_NORM, c.hidden)?, head })
+        let layers = (0..c.layers)
+            .map(|i| b.layer(i))
+            .collect::<Result<_, _>>()?;
+        Ok(Weights {
+            embedding,
+            layers,
+            output_norm: b.vector(OUTPUT_NORM, c.hidden)?,
+            head,
+        })
     }
 
     /// Names of the tensors that the trunk uses, for a loader that fetches them ahead.
@@ -131,10 +143,19 @@ impl Weights {
     /// there that must not be used.
     #[must_use]
     pub fn used(config: &Config, name: &str) -> bool {
-        let Some(rest) = name.strip_prefix("blk.") else { return true };
-        let Some((i, suffix)) = rest.split_once('.') else { return false };
-        let Ok(i) = i.parse::<usize>() else { return false };
-        let shared = config.indexer.as_ref().is_none_or(|x| !x.full.get(i).copied().unwrap_or(false));
+        let Some(rest) = name.strip_prefix("blk.") else {
+            return true;
+        };
+        let Some((i, suffix)) = rest.split_once('.') else {
+            return false;
+        };
+        let Ok(i) = i.parse::<usize>() else {
+            return false;
+        };
+        let shared = config
+            .indexer
+            .as_ref()
+            .is_none_or(|x| !x.full.get(i).copied().unwrap_or(false));
         i < config.layers && !(suffix.starts_with("indexer.") && shared)
     }
 }
@@ -147,10 +168,23 @@ struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    fn matrices(&self, name: &str, n_in: usize, n_out: usize, n_mat: usize) -> Result<Weight, ModelError> {
+    fn matrices(
+        &self,
+        name: &str,
+        n_in: usize,
+        n_out: usize,
+        n_mat: usize,
+    ) -> Result<Weight, ModelError> {
         let info = self.gguf.require_tensor(name)?;
         self.shape(info, [n_in, n_out, n_mat])?;
-        Ok(Weight { name: name.to_owned(), ty: info.ty, n_in, n_out, n_mat, data: self.store.data(self.gguf, info)? })
+        Ok(Weight {
+            name: name.to_owned(),
+            ty: info.ty,
+            n_in,
+            n_out,
+            n_mat,
+            data: self.store.data(self.gguf, info)?,
+        })
     }
 
     fn matrix(&self, name: &str, n_in: usize, n_out: usize) -> Result<Weight, ModelError> {
@@ -169,8 +203,16 @@ impl Binder<'_> {
         }
         let mut bytes = vec![0u8; n * 4];
         self.gguf.read_tensor(info, &mut bytes)?;
-        let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        let memory = |source| ModelError::Memory { what: name.to_owned(), source };
+        let values: Vec<f32> = bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|b| f32::from_le_bytes(*b))
+            .collect();
+        let memory = |source| ModelError::Memory {
+            what: name.to_owned(),
+            source,
+        };
         let mut tensor = Tensor::zeros(self.domain, DType::F32, n).map_err(memory)?;
         tensor.write_f32(0, &values).map_err(memory)?;
         Ok(tensor)
@@ -207,7 +249,11 @@ impl Binder<'_> {
                 Some(self.vector(&block(i, "attn_q_a_norm"), q)?),
                 self.matrix(&block(i, "attn_q_b"), q, q_out)?,
             ),
-            None => (None, None, self.matrix(&block(i, "attn_q"), c.hidden, q_out)?),
+            None => (
+                None,
+                None,
+                self.matrix(&block(i, "attn_q"), c.hidden, q_out)?,
+            ),
         };
         let (k_b, v_b) = if c.legacy_kv_b {
             self.split_kv_b(i)?
@@ -238,7 +284,9 @@ impl Binder<'_> {
     }
 
     fn indexer(&self, i: usize) -> Result<Option<Indexer>, ModelError> {
-        let Some(x) = self.c.indexer.as_ref().filter(|x| x.full[i]) else { return Ok(None) };
+        let Some(x) = self.c.indexer.as_ref().filter(|x| x.full[i]) else {
+            return Ok(None);
+        };
         let q_in = self.c.q_lora.ok_or_else(|| ModelError::Config {
             model: self.gguf.name().to_owned(),
             key: "attention.q_lora_rank".to_owned(),
@@ -255,7 +303,10 @@ impl Binder<'_> {
 
     fn moe(&self, i: usize) -> Result<Moe, ModelError> {
         let c = self.c;
-        let m = c.moe.as_ref().ok_or_else(|| ModelError::Request(format!("layer {i} has no experts")))?;
+        let m = c
+            .moe
+            .as_ref()
+            .ok_or_else(|| ModelError::Request(format!("layer {i} has no experts")))?;
         let bias = block_bias(i, "exp_probs_b");
         let fused = block(i, "ffn_gate_up_exps");
         let (gate, up) = if self.gguf.tensor(&fused).is_some() {
@@ -266,11 +317,17 @@ impl Binder<'_> {
         };
         Ok(Moe {
             router: self.matrix(&block(i, "ffn_gate_inp"), c.hidden, m.experts)?,
-            bias: self.gguf.tensor(&bias).map(|_| self.vector(&bias, m.experts)).transpose()?,
+            bias: self
+                .gguf
+                .tensor(&bias)
+                .map(|_| self.vector(&bias, m.experts))
+                .transpose()?,
             gate,
             up,
             down: self.matrices(&block(i, "ffn_down_exps"), m.ff, c.hidden, m.experts)?,
-            shared: (m.shared > 0).then(|| self.swiglu(i, "_shexp", m.ff * m.shared)).transpose()?,
+            shared: (m.shared > 0)
+                .then(|| self.swiglu(i, "_shexp", m.ff * m.shared))
+                .transpose()?,
         })
     }
 
@@ -280,7 +337,10 @@ impl Binder<'_> {
         let rows = c.nope + c.v_dim;
         let name = block(i, "attn_kv_b");
         let merged = self.matrix(&name, c.kv_lora, c.heads * rows)?;
-        let memory = |source| ModelError::Memory { what: name.clone(), source };
+        let memory = |source| ModelError::Memory {
+            what: name.clone(),
+            source,
+        };
         let mut values = vec![0.0f32; c.kv_lora * c.heads * rows];
         decode(merged.ty, merged.host().map_err(memory)?, &mut values)
             .map_err(|e| ModelError::Request(format!("{name}: {e}")))?;
@@ -300,12 +360,19 @@ impl Binder<'_> {
             n_mat: c.heads,
             data: host_f32(&values),
         };
-        Ok((weight("k part", c.nope, c.kv_lora, k), weight("v part", c.kv_lora, c.v_dim, v)))
+        Ok((
+            weight("k part", c.nope, c.kv_lora, k),
+            weight("v part", c.kv_lora, c.v_dim, v),
+        ))
     }
 }
 
 fn host_f32(values: &[f32]) -> WeightData {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
     let len = bytes.len();
-    WeightData::Host { bytes: Arc::new(bytes), offset: 0, len }
+    WeightData::Host {
+        bytes: Arc::new(bytes),
+        offset: 0,
+        len,
+    }
 }
