@@ -15,10 +15,23 @@ fn forward(tier: TierChoice, knobs: Knobs, tokens: usize, max_rows: usize) -> Fo
     let gguf = resolve_model("builtin:mini").unwrap().open().unwrap();
     let config = Config::read(&gguf).unwrap();
     let weights = Weights::bind(&gguf, &config, &OwnedStore, &HostDomain).unwrap();
-    let spec = CacheSpec { sequences: 1, tokens, dtype: DType::F32 };
+    let spec = CacheSpec {
+        sequences: 1,
+        tokens,
+        dtype: DType::F32,
+    };
     let cache = KvCache::new(&config, spec, &HostDomain).unwrap();
     let registry = Arc::new(Registry::new(knobs, tier));
-    Forward::new(config, weights, cache, registry, Arc::new(Pool::new(2)), Device::cpu(), max_rows).unwrap()
+    Forward::new(
+        config,
+        weights,
+        cache,
+        registry,
+        Arc::new(Pool::new(2)),
+        Device::cpu(),
+        max_rows,
+    )
+    .unwrap()
 }
 
 struct Case {
@@ -47,7 +60,14 @@ fn case(name: &str) -> Case {
 }
 
 fn rows(ids: &[u32], first: usize) -> Vec<Row> {
-    ids.iter().enumerate().map(|(i, t)| Row { token: *t, position: (first + i) as u32, sequence: 0 }).collect()
+    ids.iter()
+        .enumerate()
+        .map(|(i, t)| Row {
+            token: *t,
+            position: (first + i) as u32,
+            sequence: 0,
+        })
+        .collect()
 }
 
 fn relative(a: &[f32], b: &[f32]) -> f64 {
@@ -67,7 +87,15 @@ fn run(f: &mut Forward, ids: &[u32], chunk: usize, n: usize) -> (Vec<Vec<f32>>, 
     let (mut logits, mut probe) = (Vec::new(), Probe::default());
     for (c, part) in ids.chunks(chunk).enumerate() {
         let step_rows = rows(part, c * chunk);
-        f.step(&Step { rows: &step_rows, wanted: Wanted::All }, Some(&mut probe), &mut |_, l| logits.push(l.to_vec())).unwrap();
+        f.step(
+            &Step {
+                rows: &step_rows,
+                wanted: Wanted::All,
+            },
+            Some(&mut probe),
+            &mut |_, l| logits.push(l.to_vec()),
+        )
+        .unwrap();
     }
     let mut out = Vec::new();
     let mut next = best_two(logits.last().unwrap()).0;
@@ -78,7 +106,15 @@ fn run(f: &mut Forward, ids: &[u32], chunk: usize, n: usize) -> (Vec<Vec<f32>>, 
         }
         let step_rows = rows(&[next], ids.len() + i);
         let mut last = Vec::new();
-        f.step(&Step { rows: &step_rows, wanted: Wanted::Last }, None, &mut |_, l| last = l.to_vec()).unwrap();
+        f.step(
+            &Step {
+                rows: &step_rows,
+                wanted: Wanted::Last,
+            },
+            None,
+            &mut |_, l| last = l.to_vec(),
+        )
+        .unwrap();
         next = best_two(&last).0;
     }
     (logits, out, probe)
@@ -86,20 +122,34 @@ fn run(f: &mut Forward, ids: &[u32], chunk: usize, n: usize) -> (Vec<Vec<f32>>, 
 
 fn check(name: &str, chunk: usize) {
     let c = case(name);
-    let mut f = forward(TierChoice::ReferenceOnly, Knobs::default(), c.ids.len() + c.greedy.len(), chunk.min(c.ids.len()));
+    let mut f = forward(
+        TierChoice::ReferenceOnly,
+        Knobs::default(),
+        c.ids.len() + c.greedy.len(),
+        chunk.min(c.ids.len()),
+    );
     let (logits, greedy, probe) = run(&mut f, &c.ids, chunk, c.greedy.len());
     let error = relative(logits.last().unwrap(), &c.last_logits);
-    assert!(error < 1e-3, "{name}: last logits differ by {error:.2e} relative");
+    assert!(
+        error < 1e-3,
+        "{name}: last logits differ by {error:.2e} relative"
+    );
     for (i, (l, want)) in logits.iter().zip(&c.argmax).enumerate() {
         let (got, gap) = best_two(l);
-        assert!(got == *want || gap < 1e-3, "{name}: argmax at {i} is {got}, transformers says {want}, gap {gap}");
+        assert!(
+            got == *want || gap < 1e-3,
+            "{name}: argmax at {i} is {got}, transformers says {want}, gap {gap}"
+        );
     }
     assert_eq!(greedy, c.greedy, "{name}: gaps {:?}", c.gaps);
     // transformers gives the embedding, then each layer's output, the last one after the final norm
     let layers = c.hidden.len() - 1;
     for (i, (got, want)) in probe.hidden.iter().zip(&c.hidden).enumerate().take(layers) {
         let error = relative(got, want);
-        assert!(error < 1e-3, "{name}: hidden state {i} differs by {error:.2e}");
+        assert!(
+            error < 1e-3,
+            "{name}: hidden state {i} differs by {error:.2e}"
+        );
     }
     let nll: f64 = (1..c.ids.len())
         .map(|i| {
@@ -110,7 +160,11 @@ fn check(name: &str, chunk: usize) {
         })
         .sum::<f64>()
         / (c.ids.len() - 1) as f64;
-    assert!((nll - c.nll).abs() < 1e-3, "{name}: mean NLL {nll}, transformers says {}", c.nll);
+    assert!(
+        (nll - c.nll).abs() < 1e-3,
+        "{name}: mean NLL {nll}, transformers says {}",
+        c.nll
+    );
 }
 
 #[test]
