@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use legwork_engine::builtin::resolve_model;
 use legwork_engine::forward::{CacheSpec, Device, Forward, KvCache, Probe, Row, Step, Wanted};
-use legwork_engine::model::{Config, OwnedStore, Weights};
+use legwork_engine::gguf::load;
+use legwork_engine::model::{Config, Weights};
 use legwork_kernels::cpu::Pool;
 use legwork_kernels::knobs::Knobs;
 use legwork_kernels::registry::{Registry, TierChoice};
 use legwork_kernels::tensor::{DType, HostDomain};
 
 fn forward(tier: TierChoice, knobs: Knobs, tokens: usize, max_rows: usize) -> Forward {
-    let gguf = resolve_model("builtin:mini").unwrap().open().unwrap();
+    let gguf = Arc::new(resolve_model("builtin:mini").unwrap().open().unwrap());
     let config = Config::read(&gguf).unwrap();
-    let weights = Weights::bind(&gguf, &config, &OwnedStore, &HostDomain).unwrap();
+    let (store, _) =
+        load::Weights::load(Arc::clone(&gguf), &load::LoadOptions::default(), |_| true).unwrap();
+    let weights = Weights::bind(&gguf, &config, &store, &HostDomain).unwrap();
     let spec = CacheSpec {
         sequences: 1,
         tokens,

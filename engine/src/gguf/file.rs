@@ -284,6 +284,12 @@ impl Gguf {
             .bytes(info.offset, info.bytes)
     }
 
+    /// All bytes of a shard in place: in memory, or after [`Gguf::map`].
+    pub fn shard_bytes(&self, shard: usize) -> Option<&[u8]> {
+        let shard = self.shards.get(shard)?;
+        shard.source.bytes(0, shard.size())
+    }
+
     /// Maps every file, so that [`Gguf::tensor_bytes`] answers for files too.
     pub fn map(&self) -> Result<(), GgufError> {
         for shard in &self.shards {

@@ -1,10 +1,9 @@
 //! Where weights' bytes are.
 
-use std::sync::Arc;
+use legwork_kernels::tensor::WeightData;
 
-use legwork_kernels::tensor::{SharedBytes, WeightData};
-
-use crate::gguf::{Gguf, GgufError, TensorInfo};
+use crate::gguf::load::Weights;
+use crate::gguf::{Gguf, GgufError, Problem, TensorInfo};
 
 /// Hands out the bytes of tensors.
 pub trait WeightStore {
@@ -15,20 +14,13 @@ pub trait WeightStore {
     fn data(&self, gguf: &Gguf, info: &TensorInfo) -> Result<WeightData, GgufError>;
 }
 
-/// Reads every tensor into memory of its own.
-#[derive(Debug, Default)]
-pub struct OwnedStore;
-
-impl WeightStore for OwnedStore {
+/// Weights that were loaded to host memory stay there.
+impl WeightStore for Weights {
     fn data(&self, gguf: &Gguf, info: &TensorInfo) -> Result<WeightData, GgufError> {
-        let mut bytes = vec![0u8; usize::try_from(info.bytes).unwrap_or(usize::MAX)];
-        gguf.read_tensor(info, &mut bytes)?;
-        let len = bytes.len();
-        let bytes: SharedBytes = Arc::new(bytes);
-        Ok(WeightData::Host {
-            bytes,
-            offset: 0,
-            len,
+        self.share(info).ok_or_else(|| {
+            gguf.error(Problem::MissingTensor {
+                tensor: info.name.to_string(),
+            })
         })
     }
 }

@@ -12,7 +12,8 @@ use crate::builtin::resolve_model;
 use crate::events::{Event, Events};
 use crate::forward::{CacheSpec, Forward, KvCache};
 use crate::gguf::Gguf;
-use crate::model::{Config, ModelError, OwnedStore, Weights};
+use crate::gguf::load::{self, LoadOptions};
+use crate::model::{Config, ModelError, Weights};
 use crate::tokenizer::Tokenizer;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -78,30 +79,27 @@ impl Session {
             threads,
         });
 
-        let weights_started = Instant::now();
-        let weights = Weights::bind(&gguf, &config, &OwnedStore, &*opened.device.domain)?;
-        let weights_bytes: u64 = gguf
-            .tensors()
-            .iter()
-            .filter(|t| Weights::used(&config, &t.name))
-            .map(|t| t.bytes)
-            .sum();
-        let secs = weights_started.elapsed().as_secs_f64();
-        let gib_s = (secs > 0.0).then(|| weights_bytes as f64 / GIB / secs);
+        let load = LoadOptions {
+            mode: options.load_mode().into(),
+            ..LoadOptions::default()
+        };
+        let (store, stats) = load::Weights::load(Arc::clone(&gguf), &load, |t| {
+            Weights::used(&config, &t.name)
+        })?;
+        let weights = Weights::bind(&gguf, &config, &store, &*opened.device.domain)?;
         if knobs.load_stats {
-            eprintln!(
-                "[vt load] weights     {secs:>11.3} s ({:.3} GiB, {} GiB/s)",
-                weights_bytes as f64 / GIB,
-                gib_s.map_or("-".to_owned(), |r| format!("{r:.2}"))
-            );
+            eprintln!("[vt load] weights {stats}");
+            if let Some(note) = &stats.note {
+                eprintln!("[vt load] {note}");
+            }
         }
         events.send(&Event::LoadEnd {
-            secs,
-            bytes: weights_bytes,
-            weights_bytes,
-            gib_s,
-            mode: "buffered",
-            cached_fraction: None,
+            secs: stats.secs,
+            bytes: stats.read_bytes,
+            weights_bytes: stats.weights_bytes,
+            gib_s: stats.gib_per_s(),
+            mode: stats.mode.name(),
+            cached_fraction: stats.cached_before,
         });
 
         let tokenizer = match Tokenizer::from_gguf(&gguf) {
@@ -170,7 +168,7 @@ impl Session {
             forward,
             kv,
             events,
-            weights_bytes,
+            weights_bytes: stats.weights_bytes,
             load_secs,
         })
     }

@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 use legwork_kernels::registry::TierChoice;
 use legwork_kernels::tensor::DType;
 
+use crate::gguf::load::LoadMode;
+
 /// Which device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DeviceChoice {
@@ -64,12 +66,25 @@ impl From<TierArg> for TierChoice {
 /// How weights get from the file into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LoadModeChoice {
+    /// Direct when the page cache holds less than half of the file, buffered otherwise.
+    Auto,
     /// O_DIRECT reads by several threads, past the page cache.
     Direct,
     /// Reads through the page cache.
     Buffered,
     /// The file mapped; pages come when they are touched.
     Mmap,
+}
+
+impl From<LoadModeChoice> for LoadMode {
+    fn from(m: LoadModeChoice) -> LoadMode {
+        match m {
+            LoadModeChoice::Auto => LoadMode::Auto,
+            LoadModeChoice::Direct => LoadMode::Direct,
+            LoadModeChoice::Buffered => LoadMode::Buffered,
+            LoadModeChoice::Mmap => LoadMode::Mmap,
+        }
+    }
 }
 
 /// The model and what it runs on.
@@ -97,7 +112,7 @@ pub struct ModelOptions {
     #[arg(long, value_name = "TOKENS", default_value_t = 512)]
     pub ubatch: usize,
     /// How weights are loaded
-    #[arg(long, value_enum, default_value_t = LoadModeChoice::Direct)]
+    #[arg(long, value_enum, default_value_t = LoadModeChoice::Auto)]
     pub load: LoadModeChoice,
     /// The same as --load mmap
     #[arg(long, conflicts_with = "load")]

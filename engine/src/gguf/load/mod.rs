@@ -18,6 +18,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Instant;
 
+use legwork_kernels::tensor::{SharedBytes, WeightData};
 use memmap2::{Advice, Mmap, MmapMut};
 
 use super::error::{GgufError, Problem};
@@ -145,7 +146,7 @@ pub struct Weights {
 enum Store {
     /// `spots[i]` is where tensor `i` begins in the arena, if it was kept.
     Arena {
-        arena: Mmap,
+        arena: Arc<Mmap>,
         spots: Vec<Option<usize>>,
     },
     /// Tensor bytes lie in the model's mapping or in the executable; `kept[i]` says whether asked for.
@@ -210,7 +211,7 @@ impl Weights {
         } else {
             let arena = fill(&gguf, &plan, threads(options, stats.mode), &mut stats)?;
             Store::Arena {
-                arena,
+                arena: Arc::new(arena),
                 spots: plan.spots,
             }
         };
@@ -237,6 +238,32 @@ impl Weights {
         }
     }
 
+    /// A tensor's bytes with a share in whatever holds them: the arena, the mapping or the executable.
+    pub fn share(&self, info: &TensorInfo) -> Option<WeightData> {
+        let index = self.gguf.tensor_index(&info.name)?;
+        let len = usize::try_from(info.bytes).ok()?;
+        match &self.store {
+            Store::Arena { arena, spots } => {
+                let bytes: SharedBytes = Arc::<Mmap>::clone(arena);
+                let offset = (*spots.get(index)?)?;
+                Some(WeightData::Host { bytes, offset, len })
+            }
+            Store::InPlace { kept } => {
+                (*kept.get(index)?).then_some(())?;
+                let shard = ShardBytes {
+                    gguf: Arc::clone(&self.gguf),
+                    shard: info.shard,
+                };
+                let offset = usize::try_from(info.offset).ok()?;
+                Some(WeightData::Host {
+                    bytes: Arc::new(shard),
+                    offset,
+                    len,
+                })
+            }
+        }
+    }
+
     /// As [`Weights::get`], by a tensor's info.
     pub fn bytes(&self, info: &TensorInfo) -> Option<&[u8]> {
         self.get(&info.name)
@@ -249,6 +276,18 @@ impl Weights {
                 tensor: name.to_owned(),
             })
         })
+    }
+}
+
+/// All bytes of a shard that is mapped or in memory.
+struct ShardBytes {
+    gguf: Arc<Gguf>,
+    shard: usize,
+}
+
+impl AsRef<[u8]> for ShardBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.gguf.shard_bytes(self.shard).unwrap_or_default()
     }
 }
 
