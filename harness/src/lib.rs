@@ -1,3 +1,8 @@
 //! The harness: leg files, plan, staging, supervision, evidence, triage, journal, reports and the command line.
 
+pub mod journal;
 pub mod legfile;
+pub mod plan;
+pub mod run;
+pub mod stage;
+pub mod supervise;
