@@ -20,11 +20,12 @@ mod units;
 mod words;
 
 pub use at::At;
-pub use builtin::{BUILTINS, Builtin, builtin};
+pub use builtin::{BUILTINS, Builtin, builtin, builtin_prompt};
 pub use doc::{ArmsRule, Cache, CorePolicy, LegFile, OnFail, Order, SchemaText};
 pub use engine_keys::EngineKeys;
 pub use error::{LegFileError, Problem};
 pub use gate::{CompareDoc, Expect, GateDoc, Same, ScalarText};
+pub(crate) use parse::hex;
 pub use parse::{load, parse};
 pub use schema::leg_schema;
 pub use set::{

@@ -2,10 +2,12 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use serde::{Deserialize, Serialize};
+
 use crate::legfile::{LegSet, Order};
 
 /// One attempt to be run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// 1-based number in the run.
     pub n: u32,
