@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use legwork_reports::model::Attempt;
 use serde::{Deserialize, Serialize};
 
+use crate::legfile::Selection;
 use crate::plan::Step;
 use crate::stage::StagedFile;
 
@@ -33,6 +34,10 @@ pub enum Entry {
         run: String,
         /// Leg set.
         leg_set: String,
+        /// The leg file, or the built-in's name.
+        leg_file: String,
+        /// What the command line changed.
+        selection: Selection,
         /// SHA-256 of the leg file.
         leg_file_sha256: String,
         /// Seed of the order.

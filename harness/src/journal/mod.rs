@@ -20,5 +20,7 @@ pub const JOURNAL: &str = "journal.jsonl";
 /// Boot id of this machine; `None` where there is no `/proc`.
 #[must_use]
 pub fn boot_id() -> Option<String> {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .ok()
+        .map(|id| id.trim().to_owned())
 }

@@ -41,7 +41,10 @@ pub enum JournalError {
 /// When the file cannot be read.
 pub fn read(run_dir: &Path) -> Result<Journal, JournalError> {
     let path = run_dir.join(JOURNAL);
-    let bytes = std::fs::read(&path).map_err(|source| JournalError::Io { path: path.clone(), source })?;
+    let bytes = std::fs::read(&path).map_err(|source| JournalError::Io {
+        path: path.clone(),
+        source,
+    })?;
     let mut journal = Journal::default();
     for (index, line) in bytes.split(|&b| b == b'\n').enumerate() {
         if line.is_empty() {
@@ -52,7 +55,11 @@ pub fn read(run_dir: &Path) -> Result<Journal, JournalError> {
             Err(_) => journal.torn.push(index + 1),
         }
     }
-    if !journal.records.iter().any(|r| matches!(r.entry, Entry::RunBegin { .. })) {
+    if !journal
+        .records
+        .iter()
+        .any(|r| matches!(r.entry, Entry::RunBegin { .. }))
+    {
         return Err(JournalError::NoBegin { path });
     }
     Ok(journal)
@@ -73,7 +80,9 @@ impl Journal {
             .rev()
             .find_map(|r| match r.entry {
                 Entry::RunEnd { .. } => Some(true),
-                Entry::Resumed { .. } | Entry::RunBegin { .. } | Entry::StepBegin { .. } => Some(false),
+                Entry::Resumed { .. } | Entry::RunBegin { .. } | Entry::StepBegin { .. } => {
+                    Some(false)
+                }
                 _ => None,
             })
             .unwrap_or(false)
@@ -89,6 +98,8 @@ mod tests {
         Entry::RunBegin {
             run: "r".into(),
             leg_set: "s".into(),
+            leg_file: "f".into(),
+            selection: crate::legfile::Selection::default(),
             leg_file_sha256: "0".into(),
             seed: 1,
             steps: Vec::new(),
@@ -111,9 +122,21 @@ mod tests {
         text.extend_from_slice(b"{\"seq\":2,\"at\":\"20");
         std::fs::write(&path, text).unwrap();
         let mut writer = Writer::reopen(&path, 1).unwrap();
-        writer.append(Entry::Decision { what: "w".into(), why: "y".into() }).unwrap();
+        writer
+            .append(Entry::Decision {
+                what: "w".into(),
+                why: "y".into(),
+            })
+            .unwrap();
         let journal = read(dir.path()).unwrap();
-        assert_eq!((journal.records.len(), journal.torn.as_slice(), journal.last_seq()), (2, [2].as_slice(), 2));
+        assert_eq!(
+            (
+                journal.records.len(),
+                journal.torn.as_slice(),
+                journal.last_seq()
+            ),
+            (2, [2].as_slice(), 2)
+        );
         assert!(!journal.finished());
     }
 
@@ -122,7 +145,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(read(dir.path()), Err(JournalError::Io { .. })));
         std::fs::write(dir.path().join(JOURNAL), "junk\n").unwrap();
-        assert!(matches!(read(dir.path()), Err(JournalError::NoBegin { .. })));
+        assert!(matches!(
+            read(dir.path()),
+            Err(JournalError::NoBegin { .. })
+        ));
         assert!(Writer::create(&dir.path().join(JOURNAL)).is_err());
     }
 }

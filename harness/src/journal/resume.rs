@@ -38,7 +38,11 @@ pub struct StepFate {
 /// Decides for every planned step. `boot_id` is this machine's now; `evidence` tells whether an attempt's folder
 /// (relative to the run directory) holds anything that was captured.
 #[must_use]
-pub fn fates(journal: &Journal, boot_id: Option<&str>, evidence: impl Fn(&Path) -> bool) -> Vec<StepFate> {
+pub fn fates(
+    journal: &Journal,
+    boot_id: Option<&str>,
+    evidence: impl Fn(&Path) -> bool,
+) -> Vec<StepFate> {
     let steps: Vec<Step> = journal
         .records
         .iter()
@@ -51,19 +55,30 @@ pub fn fates(journal: &Journal, boot_id: Option<&str>, evidence: impl Fn(&Path) 
         .into_iter()
         .map(|step| {
             let ended = journal.records.iter().rev().find_map(|r| match &r.entry {
-                Entry::StepEnd { step: s, attempt, .. } if s.n == step.n => Some(attempt.clone()),
+                Entry::StepEnd {
+                    step: s, attempt, ..
+                } if s.n == step.n => Some(attempt.clone()),
                 _ => None,
             });
             let begun = journal.records.iter().rev().find_map(|r| match &r.entry {
-                Entry::StepBegin { step: s, dir, boot_id } if s.n == step.n => Some((dir.clone(), boot_id.clone(), r.at)),
+                Entry::StepBegin {
+                    step: s,
+                    dir,
+                    boot_id,
+                } if s.n == step.n => Some((dir.clone(), boot_id.clone(), r.at)),
                 _ => None,
             });
             let fate = match (ended, begun) {
                 (Some(attempt), _) => Fate::Done(attempt),
                 (None, Some((dir, then, begun))) => {
-                    let rebooted = then.is_some() && boot_id.is_some() && then.as_deref() != boot_id;
+                    let rebooted =
+                        then.is_some() && boot_id.is_some() && then.as_deref() != boot_id;
                     if rebooted || evidence(Path::new(&dir)) {
-                        Fate::Lost { dir, rebooted, begun }
+                        Fate::Lost {
+                            dir,
+                            rebooted,
+                            begun,
+                        }
                     } else {
                         Fate::Redo
                     }
@@ -81,13 +96,20 @@ mod tests {
     use crate::journal::Record;
 
     fn step(n: u32) -> Step {
-        Step { n, leg: 0, round: n, warmup: false }
+        Step {
+            n,
+            leg: 0,
+            round: n,
+            warmup: false,
+        }
     }
 
     fn journal(entries: Vec<Entry>) -> Journal {
         let begin = Entry::RunBegin {
             run: "r".into(),
             leg_set: "s".into(),
+            leg_file: "f".into(),
+            selection: crate::legfile::Selection::default(),
             leg_file_sha256: "0".into(),
             seed: 1,
             steps: vec![step(1), step(2)],
@@ -100,13 +122,25 @@ mod tests {
         let records = std::iter::once(begin)
             .chain(entries)
             .zip(1u64..)
-            .map(|(entry, seq)| Record { seq, at: chrono::DateTime::UNIX_EPOCH, mono_ns: 0, entry })
+            .map(|(entry, seq)| Record {
+                seq,
+                at: chrono::DateTime::UNIX_EPOCH,
+                mono_ns: 0,
+                entry,
+            })
             .collect();
-        Journal { records, torn: Vec::new() }
+        Journal {
+            records,
+            torn: Vec::new(),
+        }
     }
 
     fn begun(n: u32) -> Entry {
-        Entry::StepBegin { step: step(n), dir: format!("attempts/{n}"), boot_id: Some("one".into()) }
+        Entry::StepBegin {
+            step: step(n),
+            dir: format!("attempts/{n}"),
+            boot_id: Some("one".into()),
+        }
     }
 
     /// Every combination of: begun or not, evidence or not, rebooted or not.
@@ -121,15 +155,24 @@ mod tests {
             (true, false, "two", "lost-rebooted"),
             (true, true, "two", "lost-rebooted"),
         ] {
-            let journal = journal(if has_begun { vec![begun(1)] } else { Vec::new() });
+            let journal = journal(if has_begun {
+                vec![begun(1)]
+            } else {
+                Vec::new()
+            });
             let fates = fates(&journal, Some(boot), |_| has_evidence);
             let word = match &fates[0].fate {
                 Fate::Done(_) => "done",
                 Fate::Redo => "redo",
-                Fate::Lost { rebooted: false, .. } => "lost",
+                Fate::Lost {
+                    rebooted: false, ..
+                } => "lost",
                 Fate::Lost { rebooted: true, .. } => "lost-rebooted",
             };
-            assert_eq!(word, expected, "begun {has_begun}, evidence {has_evidence}, boot {boot}");
+            assert_eq!(
+                word, expected,
+                "begun {has_begun}, evidence {has_evidence}, boot {boot}"
+            );
             assert_eq!(fates[1].fate, Fate::Redo);
         }
     }

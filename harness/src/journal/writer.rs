@@ -21,7 +21,10 @@ impl Writer {
     /// # Errors
     /// When it exists or cannot be made.
     pub fn create(path: &Path) -> std::io::Result<Writer> {
-        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(path)?;
         Ok(Writer { file, seq: 0 })
     }
 
@@ -49,7 +52,12 @@ impl Writer {
     /// When the disk is full or gone.
     pub fn append(&mut self, entry: Entry) -> std::io::Result<()> {
         self.seq += 1;
-        let record = Record { seq: self.seq, at: Utc::now(), mono_ns: monotonic_ns(), entry };
+        let record = Record {
+            seq: self.seq,
+            at: Utc::now(),
+            mono_ns: monotonic_ns(),
+            entry,
+        };
         let mut line = serde_json::to_vec(&record).map_err(std::io::Error::other)?;
         line.push(b'\n');
         self.file.write_all(&line)
@@ -67,6 +75,8 @@ impl Writer {
 
 /// CLOCK_MONOTONIC in nanoseconds.
 fn monotonic_ns() -> u64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .map_or(0, |t| u64::try_from(t.tv_sec()).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec()).unwrap_or(0))
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map_or(0, |t| {
+        u64::try_from(t.tv_sec()).unwrap_or(0) * 1_000_000_000
+            + u64::try_from(t.tv_nsec()).unwrap_or(0)
+    })
 }

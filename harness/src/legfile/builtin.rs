@@ -32,10 +32,16 @@ pub fn builtin(name: &str) -> Option<&'static Builtin> {
 }
 
 /// Prompts that are compiled in, so that a long prompt needs no file: `prompt_file: builtin:past-topk`.
-const PROMPTS: [(&str, &str); 1] = [("builtin:past-topk", include_str!("../../../legs/prompts/past-topk.txt"))];
+const PROMPTS: [(&str, &str); 1] = [(
+    "builtin:past-topk",
+    include_str!("../../../legs/prompts/past-topk.txt"),
+)];
 
 /// The built-in prompt of that name.
 #[must_use]
 pub fn builtin_prompt(name: &str) -> Option<&'static str> {
-    PROMPTS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    PROMPTS
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, text)| *text)
 }

@@ -64,6 +64,12 @@ macro_rules! engine_keys {
             /// `self` over `under`: a value of its own wins.
             #[must_use]
             pub fn over(&self, under: &EngineKeys) -> EngineKeys {
+                let mut under = under.clone();
+                // Two ways to give one thing: the leg's own way replaces the other one.
+                if self.prompt.is_some() || self.prompt_file.is_some() {
+                    under.prompt = None;
+                    under.prompt_file = None;
+                }
                 EngineKeys { $($key: self.$key.clone().or_else(|| under.$key.clone()),)* }
             }
 

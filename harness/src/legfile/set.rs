@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use legwork_reports::model::Class;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::doc::{ArmsRule, Cache, CorePolicy, OnFail, Order};
@@ -196,7 +197,7 @@ pub struct CompareSpec {
 }
 
 /// Changes that the command line makes to a leg set.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
     /// Only these legs.
     pub legs: Vec<String>,

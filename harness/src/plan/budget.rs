@@ -21,7 +21,10 @@ pub struct Budget {
 pub fn budget(set: &LegSet, steps: &[Step]) -> Budget {
     let worst_case = steps.iter().try_fold(Duration::ZERO, |sum, step| {
         let timeout = &set.legs[step.leg].timeout;
-        Some(sum.saturating_add(timeout.total?).saturating_add(timeout.grace))
+        Some(
+            sum.saturating_add(timeout.total?)
+                .saturating_add(timeout.grace),
+        )
     });
     let available = set.max_runtime.map(|max| max.saturating_sub(set.reserve));
     let warning = match (worst_case, available) {
@@ -36,7 +39,11 @@ pub fn budget(set: &LegSet, steps: &[Step]) -> Budget {
         )),
         _ => None,
     };
-    Budget { worst_case, available, warning }
+    Budget {
+        worst_case,
+        available,
+        warning,
+    }
 }
 
 #[cfg(test)]
@@ -45,8 +52,15 @@ mod tests {
     use std::path::Path;
 
     fn warning(max: &str, timeout: &str) -> Option<String> {
-        let text = format!("name: t\nrepeat: 2\nmax_runtime: {max}\ndefaults: {{command: [/bin/true], timeout: {timeout}}}\nlegs: [{{name: a}}]\n");
-        plan(&crate::legfile::parse(Path::new("t"), Path::new("/"), &text).unwrap(), 0).budget.warning
+        let text = format!(
+            "name: t\nrepeat: 2\nmax_runtime: {max}\ndefaults: {{command: [/bin/true], timeout: {timeout}}}\nlegs: [{{name: a}}]\n"
+        );
+        plan(
+            &crate::legfile::parse(Path::new("t"), Path::new("/"), &text).unwrap(),
+            0,
+        )
+        .budget
+        .warning
     }
 
     #[test]
@@ -54,6 +68,10 @@ mod tests {
         let text = warning("30m", "{total: 20m}").unwrap();
         assert!(text.contains("40m20s") && text.contains("29m"), "{text}");
         assert_eq!(warning("1h", "{total: 20m}"), None);
-        assert!(warning("1h", "{idle: 20m}").unwrap().contains("no `timeout: total`"));
+        assert!(
+            warning("1h", "{idle: 20m}")
+                .unwrap()
+                .contains("no `timeout: total`")
+        );
     }
 }

@@ -43,22 +43,44 @@ pub fn plan(set: &LegSet, drawn: u64) -> Plan {
     let differs: Vec<Vec<Difference>> = set
         .legs
         .iter()
-        .map(|leg| control.filter(|c| c.name != leg.name).map_or_else(Vec::new, |c| differences(c, leg)))
+        .map(|leg| {
+            control
+                .filter(|c| c.name != leg.name)
+                .map_or_else(Vec::new, |c| differences(c, leg))
+        })
         .collect();
     let mut warnings = Vec::new();
     if control.is_none() && set.legs.len() > 1 {
-        warnings.push("no leg is marked `control: true`: nothing can be said about single variables".to_owned());
+        warnings.push(
+            "no leg is marked `control: true`: nothing can be said about single variables"
+                .to_owned(),
+        );
     }
     for (leg, found) in set.legs.iter().zip(&differs) {
         if found.len() > 1 {
             let names: Vec<&str> = found.iter().map(|d| d.variable.as_str()).collect();
-            warnings.push(format!("CONFOUNDED({}): leg `{}` differs from the control in {}", found.len(), leg.name, names.join(", ")));
+            warnings.push(format!(
+                "CONFOUNDED({}): leg `{}` differs from the control in {}",
+                found.len(),
+                leg.name,
+                names.join(", ")
+            ));
         }
         if found.is_empty() && !leg.control && control.is_some() {
-            warnings.push(format!("leg `{}` does not differ from the control in anything", leg.name));
+            warnings.push(format!(
+                "leg `{}` does not differ from the control in anything",
+                leg.name
+            ));
         }
     }
     let budget = budget(set, &steps);
     warnings.extend(budget.warning.clone());
-    Plan { seed, owed: owed(set, &differs), steps, differs, budget, warnings }
+    Plan {
+        seed,
+        owed: owed(set, &differs),
+        steps,
+        differs,
+        budget,
+        warnings,
+    }
 }

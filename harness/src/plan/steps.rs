@@ -62,9 +62,13 @@ pub fn steps(set: &LegSet, seed: u64) -> Vec<Step> {
         }
     } else {
         let most = set.legs.iter().map(|l| l.repeat).max().unwrap_or(0);
-        let rounds = (1..=set.warmup).map(|r| (r, true)).chain((1..=most).map(|r| (r, false)));
+        let rounds = (1..=set.warmup)
+            .map(|r| (r, true))
+            .chain((1..=most).map(|r| (r, false)));
         for (round, warmup) in rounds {
-            let mut legs: Vec<usize> = (0..set.legs.len()).filter(|&l| warmup || set.legs[l].repeat >= round).collect();
+            let mut legs: Vec<usize> = (0..set.legs.len())
+                .filter(|&l| warmup || set.legs[l].repeat >= round)
+                .collect();
             match set.order {
                 Order::Shuffled => random.shuffle(&mut legs),
                 _ if round.is_multiple_of(2) => legs.reverse(),
@@ -76,7 +80,12 @@ pub fn steps(set: &LegSet, seed: u64) -> Vec<Step> {
     order
         .into_iter()
         .zip(1u32..)
-        .map(|((leg, round, warmup), n)| Step { n, leg, round, warmup })
+        .map(|((leg, round, warmup), n)| Step {
+            n,
+            leg,
+            round,
+            warmup,
+        })
         .collect()
 }
 
@@ -93,7 +102,10 @@ mod tests {
     }
 
     fn letters(set: &LegSet, seed: u64) -> String {
-        steps(set, seed).iter().map(|s| if s.warmup { "ABC" } else { "abc" }.as_bytes()[s.leg] as char).collect()
+        steps(set, seed)
+            .iter()
+            .map(|s| if s.warmup { "ABC" } else { "abc" }.as_bytes()[s.leg] as char)
+            .collect()
     }
 
     #[test]
@@ -124,7 +136,13 @@ mod tests {
     #[test]
     fn splitmix_gives_the_published_numbers() {
         let mut random = SplitMix(1_234_567);
-        let expected = [6_457_827_717_110_365_317u64, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423, 4_593_380_528_125_082_431, 16_408_922_859_458_223_821];
+        let expected = [
+            6_457_827_717_110_365_317u64,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
         for value in expected {
             assert_eq!(random.next(), value);
         }

@@ -21,14 +21,25 @@ pub fn table(set: &LegSet, plan: &Plan, width: Option<u16>) -> String {
         plan.steps.len() - counted,
     ));
     let mut legs = new_table(width);
-    legs.set_header(["leg", "", "runs", "differs from the control in", "deadlines", "command"]);
+    legs.set_header([
+        "leg",
+        "",
+        "runs",
+        "differs from the control in",
+        "deadlines",
+        "command",
+    ]);
     for (leg, differs) in set.legs.iter().zip(&plan.differs) {
         let variables: Vec<String> = differs.iter().map(super::Difference::setting).collect();
         legs.add_row([
             leg.name.clone(),
             marks(leg),
             leg.repeat.to_string(),
-            if leg.control { "(control)".to_owned() } else { variables.join("\n") },
+            if leg.control {
+                "(control)".to_owned()
+            } else {
+                variables.join("\n")
+            },
             deadlines(leg),
             clip(&crate::run::quoted(&leg.command_line()), 100),
         ]);
@@ -37,7 +48,13 @@ pub fn table(set: &LegSet, plan: &Plan, width: Option<u16>) -> String {
     let order: Vec<String> = plan
         .steps
         .iter()
-        .map(|s| format!("{}{}", set.legs[s.leg].name, if s.warmup { "*" } else { "" }))
+        .map(|s| {
+            format!(
+                "{}{}",
+                set.legs[s.leg].name,
+                if s.warmup { "*" } else { "" }
+            )
+        })
         .collect();
     out.push_str(&format!("runs     {}\n", clip(&order.join(" "), 600)));
     for gate in &set.gates {
@@ -48,7 +65,14 @@ pub fn table(set: &LegSet, plan: &Plan, width: Option<u16>) -> String {
         let note = match differs.as_slice() {
             [] => "they do not differ".to_owned(),
             [one] => one.setting(),
-            more => format!("CONFOUNDED({}): {}", more.len(), more.iter().map(|d| d.variable.as_str()).collect::<Vec<_>>().join(", ")),
+            more => format!(
+                "CONFOUNDED({}): {}",
+                more.len(),
+                more.iter()
+                    .map(|d| d.variable.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
         };
         out.push_str(&format!("compare  {} with {} ({note})\n", pair.b, pair.a));
     }
@@ -58,7 +82,10 @@ pub fn table(set: &LegSet, plan: &Plan, width: Option<u16>) -> String {
     if let Some(worst) = plan.budget.worst_case {
         out.push_str(&format!("time     at most {}", format_duration(worst)));
         if let Some(available) = plan.budget.available {
-            out.push_str(&format!(", the lease leaves {}", format_duration(available)));
+            out.push_str(&format!(
+                ", the lease leaves {}",
+                format_duration(available)
+            ));
         }
         out.push('\n');
     }
@@ -73,7 +100,9 @@ pub fn table(set: &LegSet, plan: &Plan, width: Option<u16>) -> String {
 
 fn new_table(width: Option<u16>) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(width.unwrap_or(120));
     table
 }
@@ -97,8 +126,17 @@ fn deadlines(leg: &LegSpec) -> String {
     if let Some(idle) = leg.timeout.idle {
         parts.push(format!("idle {}", format_duration(idle)));
     }
-    parts.extend(leg.timeout.phases.iter().map(|(name, bound)| format!("{name} {}", format_duration(*bound))));
-    if parts.is_empty() { "none".to_owned() } else { parts.join("\n") }
+    parts.extend(
+        leg.timeout
+            .phases
+            .iter()
+            .map(|(name, bound)| format!("{name} {}", format_duration(*bound))),
+    );
+    if parts.is_empty() {
+        "none".to_owned()
+    } else {
+        parts.join("\n")
+    }
 }
 
 fn clip(text: &str, most: usize) -> String {

@@ -51,8 +51,14 @@ fn settings(leg: &LegSpec) -> BTreeMap<String, String> {
             }
         }
         Work::Command(argv) => {
-            out.insert("program".to_owned(), argv.first().cloned().unwrap_or_default());
-            out.insert("args".to_owned(), argv.get(1..).unwrap_or_default().join(" "));
+            out.insert(
+                "program".to_owned(),
+                argv.first().cloned().unwrap_or_default(),
+            );
+            out.insert(
+                "args".to_owned(),
+                argv.get(1..).unwrap_or_default().join(" "),
+            );
         }
         Work::Script { path, args } => {
             out.insert("program".to_owned(), path.clone());
@@ -68,7 +74,10 @@ fn settings(leg: &LegSpec) -> BTreeMap<String, String> {
         Cwd::Attempt | Cwd::Stage => None,
     };
     if let Some(cache) = leg.cache {
-        out.insert("cache".to_owned(), if cache == Cache::Cold { "cold" } else { "warm" }.to_owned());
+        out.insert(
+            "cache".to_owned(),
+            if cache == Cache::Cold { "cold" } else { "warm" }.to_owned(),
+        );
     }
     if let Some(bytes) = leg.memory_max {
         out.insert("memory_max".to_owned(), bytes.to_string());
@@ -85,8 +94,15 @@ pub fn differences(control: &LegSpec, leg: &LegSpec) -> Vec<Difference> {
     keys.into_iter()
         .filter(|key| a.get(*key) != b.get(*key))
         // The arguments of another program, and the engine's own flags, are part of that program.
-        .filter(|key| !other_program || !(key.starts_with("engine.") || key.as_str() == "args" || key.as_str() == "cwd"))
-        .map(|key| Difference { variable: key.clone(), from: a.get(key).cloned(), to: b.get(key).cloned() })
+        .filter(|key| {
+            !other_program
+                || !(key.starts_with("engine.") || key.as_str() == "args" || key.as_str() == "cwd")
+        })
+        .map(|key| Difference {
+            variable: key.clone(),
+            from: a.get(key).cloned(),
+            to: b.get(key).cloned(),
+        })
         .collect()
 }
 
@@ -103,14 +119,26 @@ pub fn pair_differences(set: &LegSet, a: &str, b: &str) -> Vec<Difference> {
 /// For every confounded leg: the legs with one of its variables each that the set does not hold.
 #[must_use]
 pub fn owed(set: &LegSet, differs: &[Vec<Difference>]) -> Vec<Owed> {
-    let single = |wanted: &Difference| differs.iter().any(|found| matches!(found.as_slice(), [only] if only == wanted));
+    let single = |wanted: &Difference| {
+        differs
+            .iter()
+            .any(|found| matches!(found.as_slice(), [only] if only == wanted))
+    };
     let mut out: Vec<Owed> = Vec::new();
-    for (leg, found) in set.legs.iter().zip(differs).filter(|(_, found)| found.len() > 1) {
+    for (leg, found) in set
+        .legs
+        .iter()
+        .zip(differs)
+        .filter(|(_, found)| found.len() > 1)
+    {
         for difference in found.iter().filter(|d| !single(d)) {
             let missing = format!("control with {} alone", difference.setting());
             match out.iter_mut().find(|o| o.leg == missing) {
                 Some(owed) => owed.why.push_str(&format!(", {}", leg.name)),
-                None => out.push(Owed { leg: missing, why: format!("CONFOUNDED({}): {}", found.len(), leg.name) }),
+                None => out.push(Owed {
+                    leg: missing,
+                    why: format!("CONFOUNDED({}): {}", found.len(), leg.name),
+                }),
             }
         }
     }
@@ -124,28 +152,53 @@ mod tests {
     use std::path::Path;
 
     fn set(legs: &str) -> LegSet {
-        let text = format!("name: t\ndefaults:\n  engine: {{model: builtin:mini, prompt: p}}\n  env: {{A: \"0\"}}\nlegs:\n  - {{name: c, control: true}}\n{legs}");
+        let text = format!(
+            "name: t\ndefaults:\n  engine: {{model: builtin:mini, prompt: p}}\n  env: {{A: \"0\"}}\nlegs:\n  - {{name: c, control: true}}\n{legs}"
+        );
         crate::legfile::parse(Path::new("t.yaml"), Path::new("/"), &text).unwrap()
     }
 
     #[test]
     fn one_variable_is_named_and_owes_nothing() {
         let plan = plan(&set("  - {name: m, env: {VT_X: \"1\"}}\n"), 0);
-        assert_eq!(plan.differs[1].iter().map(Difference::setting).collect::<Vec<_>>(), ["env.VT_X=1"]);
-        assert!(plan.owed.is_empty() && plan.warnings.is_empty(), "{:?}", plan.warnings);
+        assert_eq!(
+            plan.differs[1]
+                .iter()
+                .map(Difference::setting)
+                .collect::<Vec<_>>(),
+            ["env.VT_X=1"]
+        );
+        assert!(
+            plan.owed.is_empty() && plan.warnings.is_empty(),
+            "{:?}",
+            plan.warnings
+        );
     }
 
     #[test]
     fn two_variables_are_confounded_and_the_missing_single_legs_are_owed() {
-        let plan = plan(&set("  - {name: both, env: {X: \"1\", Y: \"1\"}}\n  - {name: x, env: {X: \"1\"}}\n"), 0);
+        let plan = plan(
+            &set("  - {name: both, env: {X: \"1\", Y: \"1\"}}\n  - {name: x, env: {X: \"1\"}}\n"),
+            0,
+        );
         assert_eq!(plan.differs[1].len(), 2);
-        assert_eq!(plan.owed.iter().map(|o| o.leg.as_str()).collect::<Vec<_>>(), ["control with env.Y=1 alone"]);
-        assert!(plan.warnings[0].starts_with("CONFOUNDED(2)"), "{:?}", plan.warnings);
+        assert_eq!(
+            plan.owed.iter().map(|o| o.leg.as_str()).collect::<Vec<_>>(),
+            ["control with env.Y=1 alone"]
+        );
+        assert!(
+            plan.warnings[0].starts_with("CONFOUNDED(2)"),
+            "{:?}",
+            plan.warnings
+        );
     }
 
     #[test]
     fn deadlines_and_a_switch_that_is_off_are_no_variables() {
-        let plan = plan(&set("  - {name: d, timeout: {total: 1s}, core: off, engine: {mmap: false}}\n"), 0);
+        let plan = plan(
+            &set("  - {name: d, timeout: {total: 1s}, core: off, engine: {mmap: false}}\n"),
+            0,
+        );
         assert!(plan.differs[1].is_empty(), "{:?}", plan.differs[1]);
         assert!(plan.warnings[0].contains("does not differ"));
     }
@@ -153,6 +206,12 @@ mod tests {
     #[test]
     fn another_program_is_one_variable() {
         let plan = plan(&set("  - {name: f, command: [/bin/true, -x]}\n"), 0);
-        assert_eq!(plan.differs[1].iter().map(|d| d.variable.as_str()).collect::<Vec<_>>(), ["program"]);
+        assert_eq!(
+            plan.differs[1]
+                .iter()
+                .map(|d| d.variable.as_str())
+                .collect::<Vec<_>>(),
+            ["program"]
+        );
     }
 }

@@ -55,7 +55,12 @@ pub fn sha256_file(path: &Path) -> std::io::Result<(String, u64)> {
 ///
 /// # Errors
 /// When it cannot be read or written, or when the copy differs.
-pub fn copy_verified(role: &str, source: &Path, target: &Path, mode: Option<u32>) -> Result<StagedFile, StageError> {
+pub fn copy_verified(
+    role: &str,
+    source: &Path,
+    target: &Path,
+    mode: Option<u32>,
+) -> Result<StagedFile, StageError> {
     let mut tries = 0;
     loop {
         tries += 1;
@@ -77,11 +82,18 @@ pub fn copy_verified(role: &str, source: &Path, target: &Path, mode: Option<u32>
     }
 }
 
-fn copy_once(role: &str, source: &Path, target: &Path, mode: Option<u32>) -> Result<StagedFile, StageError> {
+fn copy_once(
+    role: &str,
+    source: &Path,
+    target: &Path,
+    mode: Option<u32>,
+) -> Result<StagedFile, StageError> {
     let mut from = File::open(source).map_err(StageError::io("opening", source))?;
     let metadata = from.metadata().map_err(StageError::io("reading", source))?;
     if metadata.is_dir() {
-        return Err(StageError::io("opening", source)(std::io::Error::from(std::io::ErrorKind::IsADirectory)));
+        return Err(StageError::io("opening", source)(std::io::Error::from(
+            std::io::ErrorKind::IsADirectory,
+        )));
     }
     let mode = mode.unwrap_or_else(|| (metadata.permissions().mode() & 0o777) | 0o400);
     let mut to = OpenOptions::new()
@@ -94,24 +106,40 @@ fn copy_once(role: &str, source: &Path, target: &Path, mode: Option<u32>) -> Res
     let mut buffer = vec![0u8; 1 << 18];
     let mut bytes = 0u64;
     loop {
-        let n = from.read(&mut buffer).map_err(StageError::io("reading", source))?;
+        let n = from
+            .read(&mut buffer)
+            .map_err(StageError::io("reading", source))?;
         if n == 0 {
             break;
         }
         hash.update(&buffer[..n]);
         bytes += n as u64;
-        to.write_all(&buffer[..n]).map_err(StageError::io("writing", target))?;
+        to.write_all(&buffer[..n])
+            .map_err(StageError::io("writing", target))?;
     }
-    to.set_permissions(std::fs::Permissions::from_mode(mode)).map_err(StageError::io("setting the mode of", target))?;
+    to.set_permissions(std::fs::Permissions::from_mode(mode))
+        .map_err(StageError::io("setting the mode of", target))?;
     to.sync_all().map_err(StageError::io("flushing", target))?;
     // Closed before it is executed: a file that is open for writing is "text file busy".
     drop(to);
     let read = crate::legfile::hex(&hash.finalize());
     let (written, _) = sha256_file(target).map_err(StageError::io("verifying", target))?;
     if read != written {
-        return Err(StageError::Differs { source_path: source.to_owned(), copy: target.to_owned(), read, written });
+        return Err(StageError::Differs {
+            source_path: source.to_owned(),
+            copy: target.to_owned(),
+            read,
+            written,
+        });
     }
-    Ok(StagedFile { role: role.to_owned(), source: source.to_owned(), path: target.to_owned(), sha256: read, bytes, mode })
+    Ok(StagedFile {
+        role: role.to_owned(),
+        source: source.to_owned(),
+        path: target.to_owned(),
+        sha256: read,
+        bytes,
+        mode,
+    })
 }
 
 #[cfg(test)]
@@ -125,8 +153,17 @@ mod tests {
         std::fs::write(&source, "abc").unwrap();
         let staged = copy_verified("script", &source, &target, Some(0o700)).unwrap();
         // SHA-256 of "abc": FIPS 180-2, appendix B.1.
-        assert_eq!(staged.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!((staged.bytes, target.metadata().unwrap().permissions().mode() & 0o777), (3, 0o700));
+        assert_eq!(
+            staged.sha256,
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        assert_eq!(
+            (
+                staged.bytes,
+                target.metadata().unwrap().permissions().mode() & 0o777
+            ),
+            (3, 0o700)
+        );
     }
 
     #[test]

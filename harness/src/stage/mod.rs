@@ -44,7 +44,9 @@ pub enum StageError {
         written: String,
     },
     /// No folder to stage into.
-    #[error("no folder to stage into: {0}; name one on a local disk that allows execution with LEGWORK_STAGE_DIR")]
+    #[error(
+        "no folder to stage into: {0}; name one on a local disk that allows execution with LEGWORK_STAGE_DIR"
+    )]
     NoPlace(String),
     /// No such program.
     #[error("no program `{name}` in PATH ({path})")]
@@ -92,7 +94,10 @@ impl Stage {
         let cache = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
         let candidates: Vec<PathBuf> = match chosen {
             Some(dir) => vec![dir],
-            None => [Some("/tmp".into()), Some("/var/tmp".into()), cache].into_iter().flatten().collect(),
+            None => [Some("/tmp".into()), Some("/var/tmp".into()), cache]
+                .into_iter()
+                .flatten()
+                .collect(),
         };
         Self::create_in(&candidates)
     }
@@ -107,7 +112,11 @@ impl Stage {
             if let Some(mount) = mount_of(candidate)
                 && mount.noexec()
             {
-                refused.push(format!("{} is on {}, which is mounted noexec", candidate.display(), mount.point.display()));
+                refused.push(format!(
+                    "{} is on {}, which is mounted noexec",
+                    candidate.display(),
+                    mount.point.display()
+                ));
                 continue;
             }
             use std::os::unix::fs::PermissionsExt;
@@ -116,7 +125,13 @@ impl Stage {
                 .permissions(std::fs::Permissions::from_mode(0o700))
                 .tempdir_in(candidate);
             match made {
-                Ok(dir) => return Ok(Stage { dir, files: Vec::new(), refused }),
+                Ok(dir) => {
+                    return Ok(Stage {
+                        dir,
+                        files: Vec::new(),
+                        refused,
+                    });
+                }
                 Err(e) => refused.push(format!("{}: {e}", candidate.display())),
             }
         }
@@ -136,7 +151,12 @@ impl Stage {
     pub fn own_executable(&mut self) -> Result<PathBuf, StageError> {
         let target = self.path().join("bin").join("legwork");
         // Read through /proc: works when the file was replaced or removed since we were started.
-        self.add("executable", Path::new("/proc/self/exe"), &target, Some(0o700))?;
+        self.add(
+            "executable",
+            Path::new("/proc/self/exe"),
+            &target,
+            Some(0o700),
+        )?;
         Ok(target)
     }
 
@@ -144,7 +164,13 @@ impl Stage {
     ///
     /// # Errors
     /// When it cannot be read, written or verified.
-    pub fn add(&mut self, role: &str, source: &Path, target: &Path, mode: Option<u32>) -> Result<&StagedFile, StageError> {
+    pub fn add(
+        &mut self,
+        role: &str,
+        source: &Path,
+        target: &Path,
+        mode: Option<u32>,
+    ) -> Result<&StagedFile, StageError> {
         if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent).map_err(StageError::io("making folder", parent))?;
         }
@@ -158,13 +184,26 @@ impl Stage {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn add_text(&mut self, role: &str, name: &str, text: &str, target: &Path) -> Result<(), StageError> {
+    pub fn add_text(
+        &mut self,
+        role: &str,
+        name: &str,
+        text: &str,
+        target: &Path,
+    ) -> Result<(), StageError> {
         if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent).map_err(StageError::io("making folder", parent))?;
         }
         std::fs::write(target, text).map_err(StageError::io("writing", target))?;
         let (sha256, bytes) = sha256_file(target).map_err(StageError::io("reading", target))?;
-        self.files.push(StagedFile { role: role.to_owned(), source: name.into(), path: target.to_owned(), sha256, bytes, mode: 0o600 });
+        self.files.push(StagedFile {
+            role: role.to_owned(),
+            source: name.into(),
+            path: target.to_owned(),
+            sha256,
+            bytes,
+            mode: 0o600,
+        });
         Ok(())
     }
 
@@ -185,7 +224,13 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let stage = Stage::create_in(&[base.path().to_owned()]).unwrap();
         let path = stage.path().to_owned();
-        assert!(path.file_name().unwrap().to_str().unwrap().starts_with("legwork-"));
+        assert!(
+            path.file_name()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .starts_with("legwork-")
+        );
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         drop(stage);
         assert!(!path.exists());
@@ -207,7 +252,12 @@ mod tests {
         if !mount_of(Path::new("/proc")).is_some_and(|m| m.noexec()) {
             return;
         }
-        let error = Stage::create_in(&[PathBuf::from("/proc/self")]).unwrap_err().to_string();
-        assert!(error.contains("mounted noexec") && error.contains("/proc"), "{error}");
+        let error = Stage::create_in(&[PathBuf::from("/proc/self")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("mounted noexec") && error.contains("/proc"),
+            "{error}"
+        );
     }
 }

@@ -15,7 +15,20 @@ pub struct Mount {
 
 /// File systems whose files are on another machine or served by a process.
 const NETWORK: [&str; 14] = [
-    "9p", "afs", "beegfs", "ceph", "cifs", "fuse", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "fuse",
+    "glusterfs",
+    "gpfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "smb3",
+    "smbfs",
 ];
 
 impl Mount {
@@ -35,7 +48,9 @@ impl Mount {
 /// The mount that holds `path`; `None` when `/proc` tells nothing.
 #[must_use]
 pub fn mount_of(path: &Path) -> Option<Mount> {
-    let path = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok()?;
+    let path = std::fs::canonicalize(path)
+        .or_else(|_| std::path::absolute(path))
+        .ok()?;
     let text = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     find(&text, &path)
 }
@@ -61,7 +76,11 @@ fn parse(line: &str) -> Option<Mount> {
     let mut right = right.split(' ');
     let fs_type = right.next()?.to_owned();
     let superblock = right.nth(1).unwrap_or_default();
-    Some(Mount { point: PathBuf::from(point), fs_type, options: format!("{own},{superblock}") })
+    Some(Mount {
+        point: PathBuf::from(point),
+        fs_type,
+        options: format!("{own},{superblock}"),
+    })
 }
 
 /// Spaces and the like are written as `\040`.
@@ -70,7 +89,10 @@ fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut i = 0;
     while i < bytes.len() {
-        let octal = (bytes[i] == b'\\').then(|| text.get(i + 1..i + 4)).flatten().and_then(|d| u8::from_str_radix(d, 8).ok());
+        let octal = (bytes[i] == b'\\')
+            .then(|| text.get(i + 1..i + 4))
+            .flatten()
+            .and_then(|d| u8::from_str_radix(d, 8).ok());
         match octal {
             Some(byte) => {
                 out.push(byte);
