@@ -87,6 +87,13 @@ pub enum Entry {
         /// Why.
         why: String,
     },
+    /// A step whose attempt was lost is run once more, as a step of its own.
+    Again {
+        /// Number of the step that was lost.
+        of: u32,
+        /// The step that makes up for it.
+        step: Step,
+    },
     /// An attempt's folder was copied to the archive.
     Archived {
         /// Which.

@@ -23,6 +23,10 @@ pub enum Fate {
         rebooted: bool,
         /// When it began.
         begun: chrono::DateTime<chrono::Utc>,
+        /// Boot id then.
+        boot_id: Option<String>,
+        /// An earlier resumption has already planned the step that makes up for it.
+        made_up: bool,
     },
 }
 
@@ -43,14 +47,15 @@ pub fn fates(
     boot_id: Option<&str>,
     evidence: impl Fn(&Path) -> bool,
 ) -> Vec<StepFate> {
-    let steps: Vec<Step> = journal
-        .records
-        .iter()
-        .find_map(|r| match &r.entry {
-            Entry::RunBegin { steps, .. } => Some(steps.clone()),
-            _ => None,
-        })
-        .unwrap_or_default();
+    let planned = journal.records.iter().find_map(|r| match &r.entry {
+        Entry::RunBegin { steps, .. } => Some(steps.clone()),
+        _ => None,
+    });
+    let mut steps: Vec<Step> = planned.unwrap_or_default();
+    steps.extend(journal.records.iter().filter_map(|r| match &r.entry {
+        Entry::Again { step, .. } => Some(*step),
+        _ => None,
+    }));
     steps
         .into_iter()
         .map(|step| {
@@ -141,6 +146,15 @@ mod tests {
             dir: format!("attempts/{n}"),
             boot_id: Some("one".into()),
         }
+    }
+
+    #[test]
+    fn a_lost_step_is_made_up_for_once() {
+        let again = Entry::Again { of: 1, step: step(3) };
+        let fates = fates(&journal(vec![begun(1), again]), Some("one"), |_| true);
+        assert_eq!(fates.len(), 3);
+        assert!(matches!(fates[0].fate, Fate::Lost { made_up: true, .. }));
+        assert_eq!((fates[2].step.n, &fates[2].fate), (3, &Fate::Redo));
     }
 
     /// Every combination of: begun or not, evidence or not, rebooted or not.

@@ -5,14 +5,21 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use chrono::Utc;
+use nix::fcntl::{Flock, FlockArg};
 
 use super::{Entry, Record};
 
 /// The open journal of a run.
 #[derive(Debug)]
 pub struct Writer {
-    file: File,
+    /// Locked as long as it is open: two harnesses never write one journal.
+    file: Flock<File>,
     seq: u64,
+}
+
+fn lock(file: File) -> std::io::Result<Flock<File>> {
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, e)| std::io::Error::new(std::io::ErrorKind::WouldBlock, format!("another legwork writes this journal ({e})")))
 }
 
 impl Writer {
@@ -25,7 +32,7 @@ impl Writer {
             .append(true)
             .create_new(true)
             .open(path)?;
-        Ok(Writer { file, seq: 0 })
+        Ok(Writer { file: lock(file)?, seq: 0 })
     }
 
     /// Goes on with an existing journal whose last record had number `seq`. A line that was torn off is ended first, so
@@ -34,7 +41,7 @@ impl Writer {
     /// # Errors
     /// When it cannot be opened.
     pub fn reopen(path: &Path, seq: u64) -> std::io::Result<Writer> {
-        let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+        let mut file = lock(OpenOptions::new().read(true).append(true).open(path)?)?;
         if file.seek(SeekFrom::End(0))? > 0 {
             file.seek(SeekFrom::End(-1))?;
             let mut last = [0u8; 1];

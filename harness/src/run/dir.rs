@@ -65,17 +65,11 @@ impl RunDir {
         Ok(RunDir { path: full, id })
     }
 
-    /// Folder of an attempt, relative to the run directory. `again` counts repetitions of a step whose first attempt
-    /// was lost.
+    /// Folder of an attempt, relative to the run directory.
     #[must_use]
-    pub fn attempt(step: &Step, leg: &str, again: u32) -> String {
+    pub fn attempt(step: &Step, leg: &str) -> String {
         let kind = if step.warmup { "w" } else { "r" };
-        let again = if again == 0 {
-            String::new()
-        } else {
-            format!("-again{again}")
-        };
-        format!("attempts/{:03}-{leg}-{kind}{}{again}", step.n, step.round)
+        format!("attempts/{:03}-{leg}-{kind}{}", step.n, step.round)
     }
 }
 

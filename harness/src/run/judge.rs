@@ -23,6 +23,8 @@ pub(super) struct Facts<'a> {
     pub stage_error: Option<String>,
     pub spawn_error: Option<String>,
     pub observed: Option<&'a Observed>,
+    /// The harness died while the attempt ran: its end was not seen.
+    pub lost: bool,
 }
 
 /// Writes the context and judges.
@@ -97,6 +99,11 @@ pub(super) fn context(facts: &Facts<'_>) -> Map<String, Value> {
     );
     put("stage_error", json!(facts.stage_error));
     put("spawn_error", json!(facts.spawn_error));
+    if facts.lost {
+        let rebooted = facts.boot_before.is_some() && facts.boot_before != boot_id();
+        put("exit", json!(if rebooted { "host reset" } else { "lost connection" }));
+        put("killed_by", json!("harness"));
+    }
     if let Some(outcome) = facts.outcome {
         put("pid", json!(outcome.leader_pid));
         put("exit", json!(exit_words(&outcome.exit)));
@@ -252,6 +259,14 @@ fn verdict_of(facts: &Facts<'_>, _dir: &Path) -> Verdict {
             Confidence::High,
             error.clone(),
         );
+    }
+    if facts.lost {
+        let rebooted = facts.boot_before.is_some() && facts.boot_before != boot_id();
+        return if rebooted {
+            Verdict::new(Class::Board, "host-reset", Confidence::High, "the machine was booted again while the attempt ran")
+        } else {
+            Verdict::new(Class::Infra, "harness-died", Confidence::High, "legwork was killed while the attempt ran: its end was not seen")
+        };
     }
     let Some(outcome) = facts.outcome else {
         return Verdict::new(

@@ -99,7 +99,7 @@ pub fn run(
     let mut session = Session::new(&set, &plan, options, dir, journal, Report::new(info), stop);
     session.prepare()?;
     for step in &plan.steps {
-        session.step(step, 0);
+        session.step(step);
     }
     Ok(session.close())
 }
@@ -243,7 +243,7 @@ impl<'a> Session<'a> {
     }
 
     /// One step, unless the run is to stop or the lease is over.
-    pub(super) fn step(&mut self, step: &Step, again: u32) {
+    pub(super) fn step(&mut self, step: &Step) {
         let leg = &self.set.legs[step.leg];
         let skip = if self.stop.stopping() {
             self.report.run.interrupted = true;
@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
             }
             return;
         }
-        let relative = RunDir::attempt(step, &leg.name, again);
+        let relative = RunDir::attempt(step, &leg.name);
         let folder = self.dir.path.join(&relative);
         self.record(
             Entry::StepBegin {
