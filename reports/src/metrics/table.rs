@@ -227,13 +227,11 @@ pub fn value(attempt: &Attempt, name: &str) -> Option<f64> {
         "prefill_s" => p.prefill_s,
         "decode_s" => p.decode_s,
         "wall_s" => Some(attempt.wall_s),
-        other => m
-            .other
-            .get(other)
-            .or_else(|| p.declared.get(other.strip_suffix("_s").unwrap_or(other)))
-            .copied(),
+        other => m.other.get(other).copied(),
     };
-    found.filter(|v| v.is_finite())
+    // A foreign command's leg may declare a phase of the same name.
+    let declared = || p.declared.get(name.strip_suffix("_s")?).copied();
+    found.or_else(declared).filter(|v| v.is_finite())
 }
 
 /// Whether the metric `name` of this attempt was derived from stamps that cannot be read as times.
@@ -292,6 +290,7 @@ mod tests {
         assert_eq!(value(&a, "decode_tok_s"), Some(8.0));
         assert_eq!(value(&a, "power_w"), Some(61.0));
         assert_eq!(value(&a, "compile_s"), Some(2.5));
+        assert_eq!(value(&a, "compile"), None);
         assert_eq!(value(&a, "load_s"), None);
         assert_eq!(value(&a, "no_such"), None);
         assert_eq!(
