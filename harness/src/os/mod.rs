@@ -1,0 +1,5 @@
+//! Calls into the operating system.
+
+pub mod clock;
+pub mod page_cache;
+pub mod terminal;
