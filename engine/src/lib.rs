@@ -3,4 +3,5 @@
 pub mod builtin;
 pub mod gguf;
 pub mod sampling;
+pub mod synth;
 pub mod tokenizer;
