@@ -18,4 +18,5 @@ pub mod gguf;
 pub mod model;
 pub mod sampling;
 pub mod session;
+pub mod synth;
 pub mod tokenizer;
