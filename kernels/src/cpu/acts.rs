@@ -58,7 +58,14 @@ pub struct Acts {
     s: Vec<f32>,
     /// Q256: sums of 16 bytes [m, n/16].
     sums: Vec<i16>,
+    /// Q256: sums of 32 bytes [m, n/32].
+    sums32: Vec<i16>,
+    /// The bytes as words [m, n], where there are rows enough for tiles.
+    wide: Vec<i16>,
 }
+
+/// Rows from which on tiles are used, so that weights are decoded once for all of them.
+pub(super) const TILED: usize = 4;
 
 /// One row of [`Acts`]. Fields that the kind lacks are empty.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +115,8 @@ impl Acts {
             d: Vec::new(),
             s: Vec::new(),
             sums: Vec::new(),
+            sums32: Vec::new(),
+            wide: Vec::new(),
         }
     }
 
@@ -164,9 +173,53 @@ impl Acts {
                 self.d.resize(x.len() / 256, 0.0);
                 self.sums.resize(x.len() / 16, 0);
                 quantise_q256(isa, x, &mut self.q, &mut self.d, &mut self.sums);
+                self.sums32.clear();
+                let pairs = self.sums.as_chunks::<2>().0.iter();
+                self.sums32.extend(pairs.map(|[a, b]| a + b));
             }
         }
+        self.wide.clear();
+        if self.m >= TILED && kind != ActKind::F32 {
+            self.wide.extend(self.q.iter().map(|&q| i16::from(q)));
+        }
         Ok(())
+    }
+
+    /// Bytes, sums of 16 and of 32, and scale of block `b` of row `i`.
+    #[inline(always)]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "read by tiles")
+    )]
+    pub(super) fn block256(&self, i: usize, b: usize) -> (&[i8; 256], &[i16; 16], &[i16; 8], f32) {
+        let at = i * (self.n / 256) + b;
+        (
+            &self.q.as_chunks().0[at],
+            &self.sums.as_chunks().0[at],
+            &self.sums32.as_chunks().0[at],
+            self.d[at],
+        )
+    }
+
+    /// `cols` words from column `from` of row `i`, with their scales and scaled sums.
+    #[inline(always)]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "read by tiles")
+    )]
+    pub(super) fn words(&self, i: usize, from: usize, cols: usize) -> (&[i16], &[f32], &[f32]) {
+        let block = self.kind.block();
+        let scales = i * (self.n / block) + from / block;
+        let count = cols / block;
+        let s = match self.kind {
+            ActKind::Q32 => &self.s[scales..scales + count],
+            _ => &[],
+        };
+        (
+            &self.wide[i * self.n + from..][..cols],
+            &self.d[scales..scales + count],
+            s,
+        )
     }
 
     /// How the rows are rounded.

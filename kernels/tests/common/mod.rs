@@ -91,3 +91,20 @@ pub fn random_rows(ty: BlockType, rows: usize, n: usize, seed: u64) -> Vec<u8> {
     }
     out
 }
+
+/// Copy the float scales of a block of type `ty`, so that they stay finite.
+pub fn copy_scales(ty: BlockType, to: &mut [u8], from: &[u8]) {
+    use BlockType::*;
+    let mut copy = |at: usize, n: usize| to[at..at + n].copy_from_slice(&from[at..at + n]);
+    match ty {
+        Q4_1 | Q5_1 | Q4_K | Q5_K => copy(0, 4),
+        Q2_K => copy(80, 4),
+        Q3_K => copy(108, 2),
+        Q6_K => copy(208, 2),
+        TQ1_0 => copy(52, 2),
+        TQ2_0 => copy(64, 2),
+        MXFP4 => copy(0, 1),
+        IQ1_M => (0..4).for_each(|k| copy(49 + 2 * k, 1)),
+        _ => copy(0, 2),
+    }
+}

@@ -3,11 +3,11 @@
 //! Indices are put together for a whole block in registers and read back one by one, which takes
 //! half the instructions of doing it one by one. Signs are applied to the activations.
 
-use super::dot256::{Head, Offset, Super};
+use super::dot256::{Head, Offset, Stage, Super};
 use super::kquant::nibble_scales;
 use super::vec::{bytes, half, half_bits, join, load, load_half, load_quarter, twice};
 use crate::blocks::bits::{u16_at, u32_at};
-use crate::blocks::grids::{self, Grid8};
+use crate::blocks::grids::{self, Grid4, Grid8};
 use std::arch::x86_64::*;
 
 /// The ternary codebook with 0, 1, 2 for -1, 0, 1: unsigned bytes multiply without a sign step.
@@ -28,49 +28,87 @@ static IQ1_UNSIGNED: Grid8<2048> = {
     Grid8(grid)
 };
 
-/// Indices of a block, ready to be read one by one.
-#[repr(align(32))]
-struct Indices<const N: usize>([u16; N]);
-
-impl<const N: usize> Indices<N> {
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    fn put(&mut self, at: usize, v: __m256i) {
-        if let Some(to) = self.0[at..].first_chunk_mut::<16>() {
-            // SAFETY: 32 writable bytes; the store needs no alignment.
-            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
-        }
-    }
-}
-
 /// Four entries of eight bytes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn four<const N: usize>(grid: &Grid8<N>, i: [usize; 4]) -> __m256i {
-    let [a, b, c, d] = i.map(|i| grid.0[i & (N - 1)] as i64);
-    _mm256_set_epi64x(d, c, b, a)
+    let [a, b, c, d] = i.map(|i| {
+        debug_assert!(i < N);
+        // SAFETY: indices are made of exactly as many bits as `N` has entries for.
+        unsafe { grid.0.as_ptr().add(i) }
+    });
+    // SAFETY: each pointer names an entry of eight bytes.
+    unsafe {
+        let low = _mm_loadh_pd(_mm_load_sd(a.cast()), b.cast());
+        let high = _mm_loadh_pd(_mm_load_sd(c.cast()), d.cast());
+        join(_mm_castpd_si128(low), _mm_castpd_si128(high))
+    }
 }
 
 /// Eight entries of four bytes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn eight<const N: usize>(grid: &grids::Grid4<N>, i: [usize; 8]) -> __m256i {
-    let [a, b, c, d, e, f, g, h] = i.map(|i| grid.0[i & (N - 1)] as i32);
+fn eight<const N: usize>(grid: &Grid4<N>, i: [usize; 8]) -> __m256i {
+    let [a, b, c, d, e, f, g, h] = i.map(|i| {
+        debug_assert!(i < N);
+        // SAFETY: as in `four`.
+        unsafe { *grid.0.get_unchecked(i) as i32 }
+    });
     _mm256_setr_epi32(a, b, c, d, e, f, g, h)
 }
 
-/// Bit sets of 32 signs as bytes of -1 (set) or 1.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn sign_bytes(bits: u32) -> __m256i {
-    let spread = _mm256_setr_epi8(
-        0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3,
-        3, 3,
-    );
-    let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-    let spread = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), spread);
-    let mask = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
-    _mm256_or_si256(mask, _mm256_set1_epi8(1))
+/// `K` bytes as indices, one load each: taking them out of a wider load costs two instructions.
+#[inline(always)]
+fn single<const K: usize>(b: &[u8; K]) -> [usize; K] {
+    std::array::from_fn(|k| {
+        // SAFETY: a valid reference; volatile only to keep the loads apart.
+        usize::from(unsafe { std::ptr::read_volatile(&raw const b[k]) })
+    })
+}
+
+/// The sign bits of a block, a bit per element, each half of them in both halves of a register.
+struct Signs([__m256i; 2]);
+
+/// Shuffle that spreads each byte of 32-bit word `j` of a half over eight.
+static SPREAD: [[u8; 32]; 4] = {
+    let mut table = [[0; 32]; 4];
+    let mut j = 0;
+    while j < 4 {
+        let mut i = 0;
+        while i < 32 {
+            table[j][i] = (4 * j + i / 8) as u8;
+            i += 1;
+        }
+        j += 1;
+    }
+    table
+};
+
+impl Signs {
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn new(bits: __m256i) -> Signs {
+        Signs([
+            _mm256_permute4x64_epi64::<0x44>(bits),
+            _mm256_permute4x64_epi64::<0xEE>(bits),
+        ])
+    }
+
+    /// The four bytes of group `j`, eight times each.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn spread(&self, j: usize) -> __m256i {
+        _mm256_shuffle_epi8(self.0[j / 4 & 1], load(&SPREAD[j & 3]))
+    }
+
+    /// The signs of group `j` as bytes of -1 or 1.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn group(&self, j: usize) -> __m256i {
+        let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+        let mask = _mm256_cmpeq_epi8(_mm256_and_si256(self.spread(j), bit), bit);
+        _mm256_or_si256(mask, _mm256_set1_epi8(1))
+    }
 }
 
 /// Bytes of seven bits, completed by their parity.
@@ -86,27 +124,17 @@ fn with_parity(v: __m256i) -> __m256i {
     _mm256_or_si256(v, _mm256_xor_si256(p, r))
 }
 
-/// Eight words of `4 x 7` sign bits as eight words of 32 sign bits.
+/// Eight words of `4 x 7` sign bits as 256 sign bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn signs_of_tails(t: __m256i) -> [u32; 8] {
+fn signs_of_tails(t: __m256i) -> __m256i {
     let field = |v, mask| _mm256_and_si256(v, _mm256_set1_epi32(mask));
     let a = field(t, 0x7F);
     let b = field(_mm256_slli_epi32::<1>(t), 0x7F00);
     let c = field(_mm256_slli_epi32::<2>(t), 0x7F_0000);
     let d = field(_mm256_slli_epi32::<3>(t), 0x7F00_0000);
     let v = _mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d));
-    words(with_parity(v))
-}
-
-/// The eight 32-bit words of a register.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn words(v: __m256i) -> [u32; 8] {
-    let mut out = [0; 8];
-    // SAFETY: 32 writable bytes; the store needs no alignment.
-    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), v) };
-    out
+    with_parity(v)
 }
 
 /// Scales `2s + 1` from the top four bits of eight words.
@@ -149,6 +177,8 @@ fn tails_iq2_xxs(w: &[u8; 66]) -> __m256i {
 pub(crate) enum Iq1S {}
 impl Super<50> for Iq1S {
     const OFFSET: Offset = Offset::Shared;
+    const SUB: usize = 32;
+    const STEPS: usize = 8;
 
     /// In eighths: the grid counts 8, the shift by 0.125 counts 1.
     #[inline]
@@ -173,8 +203,7 @@ impl Super<50> for Iq1S {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 50], mut f: impl FnMut(usize, __m256i, __m256i)) {
-        let mut indices = Indices([0; 32]);
+    unsafe fn stage(w: &[u8; 50], stage: &mut Stage) {
         let high = twice(load_half(bytes(w, 34)));
         // Each word of `high` four times; fields 0..2 move up by multiplication, field 3 down.
         let up = _mm256_set1_epi64x(0x0000_0004_0020_0100);
@@ -190,10 +219,16 @@ impl Super<50> for Iq1S {
             let moved = _mm256_and_si256(_mm256_mullo_epi16(q, up), top);
             let third = _mm256_and_si256(_mm256_srli_epi16::<1>(q), last);
             let low = _mm256_cvtepu8_epi16(load_half(bytes(w, 2 + 16 * h)));
-            indices.put(16 * h, _mm256_or_si256(low, _mm256_or_si256(moved, third)));
+            stage.put(16 * h, _mm256_or_si256(low, _mm256_or_si256(moved, third)));
         }
-        for (j, i) in indices.0.as_chunks::<4>().0.iter().enumerate() {
-            let q = four(&IQ1_UNSIGNED, i.map(usize::from));
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn groups(_: &[u8; 50], stage: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
+        for j in 0..8 {
+            let i: [usize; 4] = stage.get(4 * j);
+            let q = four(&IQ1_UNSIGNED, i);
             f(j, q, q);
         }
     }
@@ -202,6 +237,8 @@ impl Super<50> for Iq1S {
 pub(crate) enum Iq1M {}
 impl Super<56> for Iq1M {
     const OFFSET: Offset = Offset::Shared;
+    const SUB: usize = 16;
+    const STEPS: usize = 4;
 
     /// In eighths, as IQ1_S; the shift is part of the weights here, since it changes every eight.
     #[inline]
@@ -229,7 +266,7 @@ impl Super<56> for Iq1M {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 56], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn stage(w: &[u8; 56], stage: &mut Stage) {
         let high = load_half(bytes(w, 32));
         let low = _mm_set1_epi8(15);
         let even = _mm_and_si128(high, low);
@@ -237,27 +274,27 @@ impl Super<56> for Iq1M {
         let nibbles = [_mm_unpacklo_epi8(even, odd), _mm_unpackhi_epi8(even, odd)];
         let seven = _mm_set1_epi8(7);
         let eight_bit = _mm_set1_epi8(8);
-        let mut indices = Indices([0; 32]);
-        let mut shifts = [0_u32; 8];
+        let mut shifts = [_mm_setzero_si128(); 2];
         for (h, n) in nibbles.into_iter().enumerate() {
             let low = load_half(bytes(w, 16 * h));
             let top = _mm_and_si128(n, seven);
             let both = join(_mm_unpacklo_epi8(low, top), _mm_unpackhi_epi8(low, top));
-            indices.put(16 * h, both);
+            stage.put(16 * h, both);
             // A clear bit shifts up: two eighths above the lower shift.
             let clear = _mm_cmpeq_epi8(_mm_and_si128(n, eight_bit), _mm_setzero_si128());
-            let clear = _mm_and_si128(clear, _mm_set1_epi8(2));
-            let lanes = words(_mm256_castsi128_si256(clear));
-            shifts[4 * h..4 * h + 4].copy_from_slice(&lanes[..4]);
+            shifts[h] = _mm_and_si128(clear, _mm_set1_epi8(2));
         }
-        let spread = _mm256_setr_epi8(
-            0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3,
-            3, 3, 3,
-        );
-        for (j, i) in indices.0.as_chunks::<4>().0.iter().enumerate() {
-            let q = _mm256_slli_epi16::<3>(four(&IQ1_UNSIGNED, i.map(usize::from)));
-            let shift = _mm256_shuffle_epi8(_mm256_set1_epi32(shifts[j] as i32), spread);
-            let q = _mm256_or_si256(q, shift);
+        stage.put(32, join(shifts[0], shifts[1]));
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn groups(_: &[u8; 56], stage: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
+        let shifts = Signs::new(stage.words(32));
+        for j in 0..8 {
+            let i: [usize; 4] = stage.get(4 * j);
+            let q = _mm256_slli_epi16::<3>(four(&IQ1_UNSIGNED, i));
+            let q = _mm256_or_si256(q, shifts.spread(j));
             f(j, q, q);
         }
     }
@@ -266,6 +303,9 @@ impl Super<56> for Iq1M {
 pub(crate) enum Iq2Xxs {}
 impl Super<66> for Iq2Xxs {
     const OFFSET: Offset = Offset::Signs;
+    const SUB: usize = 32;
+    const STEPS: usize = 1;
+    const SHIFT: u8 = 43;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -275,15 +315,17 @@ impl Super<66> for Iq2Xxs {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 66], mut f: impl FnMut(usize, __m256i, __m256i)) {
-        let signs = signs_of_tails(tails_iq2_xxs(w));
-        for (j, signs) in signs.into_iter().enumerate() {
-            let i: &[u8; 4] = bytes(w, 2 + 8 * j);
-            f(
-                j,
-                four(&grids::IQ2_XXS, i.map(usize::from)),
-                sign_bytes(signs),
-            );
+    unsafe fn stage(w: &[u8; 66], stage: &mut Stage) {
+        stage.put(0, signs_of_tails(tails_iq2_xxs(w)));
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn groups(w: &[u8; 66], stage: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
+        let signs = Signs::new(stage.words(0));
+        for j in 0..8 {
+            let i = single::<4>(bytes(w, 2 + 8 * j));
+            f(j, four(&grids::IQ2_XXS, i), signs.group(j));
         }
     }
 }
@@ -291,6 +333,9 @@ impl Super<66> for Iq2Xxs {
 pub(crate) enum Iq2Xs {}
 impl Super<74> for Iq2Xs {
     const OFFSET: Offset = Offset::Signs;
+    const SUB: usize = 16;
+    const STEPS: usize = 1;
+    const SHIFT: u8 = 43;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -300,20 +345,22 @@ impl Super<74> for Iq2Xs {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 74], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn stage(w: &[u8; 74], stage: &mut Stage) {
         let [a, b] = [2, 34].map(|at| load(bytes(w, at)));
         let nine = _mm256_set1_epi16(511);
-        let mut indices = Indices([0; 32]);
-        indices.put(0, _mm256_and_si256(a, nine));
-        indices.put(16, _mm256_and_si256(b, nine));
+        stage.put(0, _mm256_and_si256(a, nine));
+        stage.put(16, _mm256_and_si256(b, nine));
         let sevens = _mm256_packus_epi16(_mm256_srli_epi16::<9>(a), _mm256_srli_epi16::<9>(b));
-        let signs = words(with_parity(_mm256_permute4x64_epi64::<0xD8>(sevens)));
-        for (j, i) in indices.0.as_chunks::<4>().0.iter().enumerate() {
-            f(
-                j,
-                four(&grids::IQ2_XS, i.map(usize::from)),
-                sign_bytes(signs[j]),
-            );
+        stage.put(32, with_parity(_mm256_permute4x64_epi64::<0xD8>(sevens)));
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn groups(_: &[u8; 74], stage: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
+        let signs = Signs::new(stage.words(32));
+        for j in 0..8 {
+            let i: [usize; 4] = stage.get(4 * j);
+            f(j, four(&grids::IQ2_XS, i), signs.group(j));
         }
     }
 }
@@ -321,6 +368,9 @@ impl Super<74> for Iq2Xs {
 pub(crate) enum Iq2S {}
 impl Super<82> for Iq2S {
     const OFFSET: Offset = Offset::Signs;
+    const SUB: usize = 16;
+    const STEPS: usize = 1;
+    const SHIFT: u8 = 43;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -330,11 +380,10 @@ impl Super<82> for Iq2S {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 82], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn stage(w: &[u8; 82], stage: &mut Stage) {
         let high = twice(_mm_cvtepu8_epi16(load_quarter(bytes(w, 66))));
         let up = _mm256_set1_epi64x(0x0004_0010_0040_0100);
         let top = _mm256_set1_epi16(0x0300);
-        let mut indices = Indices([0; 32]);
         for h in 0..2 {
             let base = _mm256_set1_epi8(8 * h as i8);
             let pick = _mm256_setr_epi8(
@@ -344,14 +393,17 @@ impl Super<82> for Iq2S {
             let q = _mm256_shuffle_epi8(high, _mm256_add_epi8(pick, base));
             let moved = _mm256_and_si256(_mm256_mullo_epi16(q, up), top);
             let low = _mm256_cvtepu8_epi16(load_half(bytes(w, 2 + 16 * h)));
-            indices.put(16 * h, _mm256_or_si256(low, moved));
+            stage.put(16 * h, _mm256_or_si256(low, moved));
         }
-        for (j, i) in indices.0.as_chunks::<4>().0.iter().enumerate() {
-            f(
-                j,
-                four(&grids::IQ2_S, i.map(usize::from)),
-                sign_bytes(u32_at(w, 34 + 4 * j)),
-            );
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn groups(w: &[u8; 82], stage: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
+        let signs = Signs::new(load(bytes(w, 34)));
+        for j in 0..8 {
+            let i: [usize; 4] = stage.get(4 * j);
+            f(j, four(&grids::IQ2_S, i), signs.group(j));
         }
     }
 }
@@ -359,6 +411,9 @@ impl Super<82> for Iq2S {
 pub(crate) enum Iq3Xxs {}
 impl Super<98> for Iq3Xxs {
     const OFFSET: Offset = Offset::Signs;
+    const SUB: usize = 32;
+    const STEPS: usize = 1;
+    const SHIFT: u8 = 62;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -368,15 +423,17 @@ impl Super<98> for Iq3Xxs {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 98], mut f: impl FnMut(usize, __m256i, __m256i)) {
-        let signs = signs_of_tails(load(bytes(w, 66)));
-        for (j, signs) in signs.into_iter().enumerate() {
-            let i: &[u8; 8] = bytes(w, 2 + 8 * j);
-            f(
-                j,
-                eight(&grids::IQ3_XXS, i.map(usize::from)),
-                sign_bytes(signs),
-            );
+    unsafe fn stage(w: &[u8; 98], stage: &mut Stage) {
+        stage.put(0, signs_of_tails(load(bytes(w, 66))));
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn groups(w: &[u8; 98], stage: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
+        let signs = Signs::new(stage.words(0));
+        for j in 0..8 {
+            let i = single::<8>(bytes(w, 2 + 8 * j));
+            f(j, eight(&grids::IQ3_XXS, i), signs.group(j));
         }
     }
 }
@@ -384,6 +441,9 @@ impl Super<98> for Iq3Xxs {
 pub(crate) enum Iq3S {}
 impl Super<110> for Iq3S {
     const OFFSET: Offset = Offset::Signs;
+    const SUB: usize = 32;
+    const STEPS: usize = 4;
+    const SHIFT: u8 = 15;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -396,22 +456,24 @@ impl Super<110> for Iq3S {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 110], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn stage(w: &[u8; 110], stage: &mut Stage) {
         let up = twice(_mm_setr_epi16(256, 128, 64, 32, 16, 8, 4, 2));
         let ninth = _mm256_set1_epi16(0x0100);
-        let mut indices = Indices([0; 64]);
         for h in 0..4 {
             let [a, b] = [0, 1].map(|k| _mm_set1_epi16(i16::from(w[66 + 2 * h + k])));
             let moved = _mm256_and_si256(_mm256_mullo_epi16(join(a, b), up), ninth);
             let low = _mm256_cvtepu8_epi16(load_half(bytes(w, 2 + 16 * h)));
-            indices.put(16 * h, _mm256_or_si256(low, moved));
+            stage.put(16 * h, _mm256_or_si256(low, moved));
         }
-        for (j, i) in indices.0.as_chunks::<8>().0.iter().enumerate() {
-            f(
-                j,
-                eight(&grids::IQ3_S, i.map(usize::from)),
-                sign_bytes(u32_at(w, 74 + 4 * j)),
-            );
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn groups(w: &[u8; 110], stage: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
+        let signs = Signs::new(load(bytes(w, 74)));
+        for j in 0..8 {
+            let i: [usize; 8] = stage.get(8 * j);
+            f(j, eight(&grids::IQ3_S, i), signs.group(j));
         }
     }
 }

@@ -31,6 +31,16 @@ pub(crate) enum Offset {
 pub(crate) trait Super<const B: usize> {
     const OFFSET: Offset;
 
+    /// Elements that share a scale: 16 or 32.
+    const SUB: usize;
+
+    /// How many products of four elements a 16-bit sum can take: with `q` the largest byte,
+    /// `2 * STEPS * q * 127 <= 32767`.
+    const STEPS: usize;
+
+    /// Where signs count: what makes the elements unsigned.
+    const SHIFT: u8 = 0;
+
     /// Scales, offsets and factors.
     ///
     /// # Safety
@@ -41,7 +51,48 @@ pub(crate) trait Super<const B: usize> {
     ///
     /// # Safety
     /// The processor has AVX2, FMA and F16C.
-    unsafe fn groups(w: &[u8; B], f: impl FnMut(usize, __m256i, __m256i));
+    unsafe fn groups(w: &[u8; B], stage: &Stage, f: impl FnMut(usize, __m256i, __m256i));
+
+    /// Work out what `groups` reads from memory. It is done a block ahead, so that nothing waits
+    /// for it.
+    ///
+    /// # Safety
+    /// The processor has AVX2, FMA and F16C.
+    unsafe fn stage(_w: &[u8; B], _stage: &mut Stage) {}
+}
+
+/// Codebook indices of a block, or other words worked out a block ahead.
+#[repr(align(64))]
+pub(crate) struct Stage([u16; 64]);
+
+impl Stage {
+    pub(crate) const EMPTY: Stage = Stage([0; 64]);
+
+    /// 16 words at `at`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn put(&mut self, at: usize, v: __m256i) {
+        if let Some(to) = self.0[at..].first_chunk_mut::<16>() {
+            // SAFETY: 32 writable bytes; the store needs no alignment.
+            unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), v) };
+        }
+    }
+
+    /// `K` words from `at`, one load each.
+    #[inline(always)]
+    pub(super) fn get<const K: usize>(&self, at: usize) -> [usize; K] {
+        std::array::from_fn(|k| {
+            // SAFETY: a valid reference; volatile only to keep the loads apart.
+            usize::from(unsafe { std::ptr::read_volatile(&raw const self.0[at + k]) })
+        })
+    }
+
+    /// The words from `at` as a register.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn words(&self, at: usize) -> __m256i {
+        super::vec::load_u16(self.0[at..].first_chunk().unwrap_or(&[0; 16]))
+    }
 }
 
 /// Shuffle that repeats word `j` of each half.
@@ -64,12 +115,24 @@ static REPEAT: [[u8; 32]; 8] = {
 pub(crate) fn rows<const B: usize, T: Super<B>>(w: &[u8], x: ActRow<'_>, out: &mut [f32]) {
     let (xs, _) = x.q.as_chunks::<256>();
     let (sums, _) = x.sums.as_chunks::<16>();
-    let row_bytes = xs.len() * B;
-    for (out, w) in out.iter_mut().zip(w.chunks_exact(row_bytes)) {
+    let (blocks, _) = w.as_chunks::<B>();
+    // Opaque, or the compiler turns each shuffle by this table into two other instructions.
+    let repeat = std::hint::black_box(&REPEAT);
+    let mut stages = [Stage::EMPTY, Stage::EMPTY];
+    if let Some(first) = blocks.first() {
+        // SAFETY: this function is only reached where the processor has AVX2, FMA and F16C.
+        unsafe { T::stage(first, &mut stages[0]) };
+    }
+    let mut at = 0;
+    for (out, row) in out.iter_mut().zip(blocks.chunks_exact(xs.len())) {
         let mut acc = _mm256_setzero_ps();
-        let blocks = w.as_chunks::<B>().0.iter().zip(xs).zip(sums).zip(x.d);
-        for (((w, x), sums), dx) in blocks {
-            acc = block::<B, T>(acc, w, x, sums, *dx);
+        for (((w, x), sums), dx) in row.iter().zip(xs).zip(sums).zip(x.d) {
+            if let Some(next) = blocks.get(at + 1) {
+                // SAFETY: as above.
+                unsafe { T::stage(next, &mut stages[(at + 1) & 1]) };
+            }
+            acc = block::<B, T>(acc, repeat, w, &stages[at & 1], x, sums, *dx);
+            at += 1;
         }
         *out = sum(acc);
     }
@@ -79,7 +142,9 @@ pub(crate) fn rows<const B: usize, T: Super<B>>(w: &[u8], x: ActRow<'_>, out: &m
 #[target_feature(enable = "avx2,fma,f16c")]
 fn block<const B: usize, T: Super<B>>(
     mut acc: __m256,
+    repeat: &[[u8; 32]; 8],
     w: &[u8; B],
+    stage: &Stage,
     x: &[i8; 256],
     sums: &[i16; 16],
     dx: f32,
@@ -93,12 +158,12 @@ fn block<const B: usize, T: Super<B>>(
         if T::OFFSET == Offset::Signs {
             x = _mm256_sign_epi8(x, signs);
         }
-        let scale = _mm256_shuffle_epi8(head.scales, super::vec::load(&REPEAT[j & 7]));
+        let scale = _mm256_shuffle_epi8(head.scales, super::vec::load(&repeat[j & 7]));
         let pairs = _mm256_maddubs_epi16(q, x);
         total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, scale));
     };
     // SAFETY: as above.
-    unsafe { T::groups(w, group) };
+    unsafe { T::groups(w, stage, group) };
     if T::OFFSET != Offset::Signs {
         let offset = _mm256_madd_epi16(head.offsets, load_i16(sums));
         if T::OFFSET == Offset::Shared {

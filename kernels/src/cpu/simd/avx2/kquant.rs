@@ -1,6 +1,6 @@
 //! Weights of the K types and of TQ2_0 as unsigned bytes, 32 at a time.
 
-use super::dot256::{Head, Offset, Super};
+use super::dot256::{Head, Offset, Stage, Super};
 use super::vec::{bytes, half, join, load, load_half, load_quarter, twice};
 use crate::blocks::bits::u32_at;
 use std::arch::x86_64::*;
@@ -43,6 +43,8 @@ fn even_odd_signed(b: __m128i) -> __m256i {
 pub(crate) enum Q2K {}
 impl Super<84> for Q2K {
     const OFFSET: Offset = Offset::Own;
+    const SUB: usize = 16;
+    const STEPS: usize = 4;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -61,7 +63,7 @@ impl Super<84> for Q2K {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 84], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn groups(w: &[u8; 84], _: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
         for h in 0..2 {
             for (i, q) in two_bits(load(bytes(w, 16 + 32 * h)))
                 .into_iter()
@@ -76,6 +78,8 @@ impl Super<84> for Q2K {
 pub(crate) enum Q3K {}
 impl Super<110> for Q3K {
     const OFFSET: Offset = Offset::Shared;
+    const SUB: usize = 16;
+    const STEPS: usize = 4;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -100,7 +104,7 @@ impl Super<110> for Q3K {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 110], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn groups(w: &[u8; 110], _: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
         let mut high = load(bytes(w, 0));
         let four = _mm256_set1_epi8(4);
         for h in 0..2 {
@@ -139,6 +143,8 @@ fn head_45(w: &[u8]) -> Head {
 pub(crate) enum Q4K {}
 impl Super<144> for Q4K {
     const OFFSET: Offset = Offset::Own;
+    const SUB: usize = 32;
+    const STEPS: usize = 8;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -148,7 +154,7 @@ impl Super<144> for Q4K {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 144], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn groups(w: &[u8; 144], _: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
         for c in 0..4 {
             let [low, high] = nibbles(load(bytes(w, 16 + 32 * c)));
             f(2 * c, low, low);
@@ -160,6 +166,8 @@ impl Super<144> for Q4K {
 pub(crate) enum Q5K {}
 impl Super<176> for Q5K {
     const OFFSET: Offset = Offset::Own;
+    const SUB: usize = 32;
+    const STEPS: usize = 4;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -169,7 +177,7 @@ impl Super<176> for Q5K {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 176], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn groups(w: &[u8; 176], _: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
         let mut fifth = load(bytes(w, 16));
         let sixteen = _mm256_set1_epi8(16);
         for c in 0..4 {
@@ -186,6 +194,8 @@ impl Super<176> for Q5K {
 pub(crate) enum Q6K {}
 impl Super<210> for Q6K {
     const OFFSET: Offset = Offset::Shared;
+    const SUB: usize = 16;
+    const STEPS: usize = 2;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -202,7 +212,7 @@ impl Super<210> for Q6K {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 210], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn groups(w: &[u8; 210], _: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
         let two_high = _mm256_set1_epi8(0x30);
         for h in 0..2 {
             let [a, c] = nibbles(load(bytes(w, 64 * h)));
@@ -225,6 +235,8 @@ impl Super<210> for Q6K {
 pub(crate) enum Tq20 {}
 impl Super<66> for Tq20 {
     const OFFSET: Offset = Offset::Shared;
+    const SUB: usize = 32;
+    const STEPS: usize = 8;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -239,7 +251,7 @@ impl Super<66> for Tq20 {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 66], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn groups(w: &[u8; 66], _: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
         for h in 0..2 {
             for (i, q) in two_bits(load(bytes(w, 32 * h))).into_iter().enumerate() {
                 f(4 * h + i, q, q);
@@ -251,6 +263,9 @@ impl Super<66> for Tq20 {
 pub(crate) enum Iq4Xs {}
 impl Super<136> for Iq4Xs {
     const OFFSET: Offset = Offset::Signs;
+    const SUB: usize = 32;
+    const STEPS: usize = 1;
+    const SHIFT: u8 = 0;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -273,7 +288,7 @@ impl Super<136> for Iq4Xs {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn groups(w: &[u8; 136], mut f: impl FnMut(usize, __m256i, __m256i)) {
+    unsafe fn groups(w: &[u8; 136], _: &Stage, mut f: impl FnMut(usize, __m256i, __m256i)) {
         for j in 0..8 {
             let v = iq4_levels(bytes(w, 8 + 16 * j));
             f(j, _mm256_abs_epi8(v), v);

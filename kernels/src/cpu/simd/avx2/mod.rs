@@ -8,11 +8,15 @@
 //! - `floats`: f32, f16 and bf16 rows, and element-wise functions
 //! - `tile`: weights of 16 rows, decoded and interleaved
 //! - `micro`: a tile against up to six activation rows
+//! - `panel`: 16 rows of a matrix against all activation rows, tile by tile
 
 pub(crate) mod codebook;
 pub(crate) mod dot256;
 pub(crate) mod dot32;
 pub(crate) mod floats;
 pub(crate) mod kquant;
+pub(crate) mod micro;
+pub(crate) mod panel;
 pub(crate) mod quantise;
+pub(crate) mod tile;
 pub(crate) mod vec;

@@ -26,6 +26,14 @@ pub(crate) fn load_i16(b: &[i16; 16]) -> __m256i {
     unsafe { _mm256_loadu_si256(b.as_ptr().cast()) }
 }
 
+/// 16 unsigned words.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn load_u16(b: &[u16; 16]) -> __m256i {
+    // SAFETY: 32 readable bytes; the load needs no alignment.
+    unsafe { _mm256_loadu_si256(b.as_ptr().cast()) }
+}
+
 /// 16 bytes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
