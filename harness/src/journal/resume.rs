@@ -79,10 +79,10 @@ pub fn fates(
                     let rebooted =
                         then.is_some() && boot_id.is_some() && then.as_deref() != boot_id;
                     if rebooted || evidence(Path::new(&dir)) {
-                        Fate::Lost {
-                            dir,
-                            rebooted,
-                            begun,
+                        {
+                            let again = |r: &super::Record| matches!(&r.entry, Entry::Again { of, .. } if *of == step.n);
+                            let made_up = journal.records.iter().any(again);
+                            Fate::Lost { dir, rebooted, begun, boot_id: then, made_up }
                         }
                     } else {
                         Fate::Redo
@@ -150,7 +150,10 @@ mod tests {
 
     #[test]
     fn a_lost_step_is_made_up_for_once() {
-        let again = Entry::Again { of: 1, step: step(3) };
+        let again = Entry::Again {
+            of: 1,
+            step: step(3),
+        };
         let fates = fates(&journal(vec![begun(1), again]), Some("one"), |_| true);
         assert_eq!(fates.len(), 3);
         assert!(matches!(fates[0].fate, Fate::Lost { made_up: true, .. }));

@@ -18,8 +18,12 @@ pub struct Writer {
 }
 
 fn lock(file: File) -> std::io::Result<Flock<File>> {
-    Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|(_, e)| std::io::Error::new(std::io::ErrorKind::WouldBlock, format!("another legwork writes this journal ({e})")))
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| {
+        std::io::Error::new(
+            std::io::ErrorKind::WouldBlock,
+            format!("another legwork writes this journal ({e})"),
+        )
+    })
 }
 
 impl Writer {
@@ -32,7 +36,10 @@ impl Writer {
             .append(true)
             .create_new(true)
             .open(path)?;
-        Ok(Writer { file: lock(file)?, seq: 0 })
+        Ok(Writer {
+            file: lock(file)?,
+            seq: 0,
+        })
     }
 
     /// Goes on with an existing journal whose last record had number `seq`. A line that was torn off is ended first, so

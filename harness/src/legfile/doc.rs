@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::gate::{CompareDoc, GateDoc, ScalarText};
-use super::{At, Dur, EngineKeys, Size};
+use legwork_reports::admissible::Binaries;
+use legwork_reports::compare::Pair;
+use legwork_reports::gates::Gate;
+
+use super::{At, Dur, EngineKeys, ScalarText, Size};
 
 /// A leg set: legs to run on a board, the gates that must hold, the arms to compare.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -32,9 +35,9 @@ pub struct LegFile {
     /// Inherited variables that may pass to the legs: names, or prefixes that end in `_`.
     #[serde(default)]
     pub env_allow: Vec<At<String>>,
-    /// Whether the arms' binaries must differ or must be the same file content.
+    /// Whether the legs' programs must be the same file content or must differ; checked before anything runs.
     #[serde(default)]
-    pub arms: Option<ArmsRule>,
+    pub arms: Option<Binaries>,
     /// What a failed leg does to the rest; default continue.
     #[serde(default)]
     pub on_fail: Option<OnFail>,
@@ -55,10 +58,10 @@ pub struct LegFile {
     pub legs: Vec<At<LegDoc>>,
     /// Conditions that must hold.
     #[serde(default)]
-    pub gates: Vec<At<GateDoc>>,
+    pub gates: Vec<At<Gate>>,
     /// Pairs of arms to compare.
     #[serde(default)]
-    pub compare: Vec<At<CompareDoc>>,
+    pub compare: Vec<At<Pair>>,
 }
 
 /// Order of the attempts.
@@ -84,16 +87,6 @@ impl Order {
             Order::Shuffled => "shuffled",
         }
     }
-}
-
-/// What must hold of the arms' binaries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ArmsRule {
-    /// A comparison of two builds: the same hash would compare a build with itself.
-    MustDiffer,
-    /// A comparison of settings: another hash would be a second variable.
-    MustMatch,
 }
 
 /// What a failed leg does to the rest of the run.

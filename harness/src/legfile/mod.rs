@@ -11,25 +11,21 @@ mod builtin;
 mod doc;
 mod engine_keys;
 mod error;
-mod gate;
 mod parse;
 mod resolve;
+mod scalar;
 mod schema;
 mod set;
 mod units;
-mod words;
 
 pub use at::At;
 pub use builtin::{BUILTINS, Builtin, builtin, builtin_prompt};
-pub use doc::{ArmsRule, Cache, CorePolicy, LegFile, OnFail, Order, SchemaText};
+pub use doc::{Cache, CorePolicy, LegFile, OnFail, Order, SchemaText};
 pub use engine_keys::EngineKeys;
 pub use error::{LegFileError, Problem};
-pub use gate::{CompareDoc, Expect, GateDoc, Same, ScalarText};
 pub(crate) use parse::hex;
 pub use parse::{load, parse};
+pub use scalar::ScalarText;
 pub use schema::leg_schema;
-pub use set::{
-    CompareSpec, Cwd, GateSpec, LegSet, LegSpec, PhaseSpec, SelectError, Selection, Source,
-    TimeoutSpec, Work,
-};
+pub use set::{Cwd, LegSet, LegSpec, PhaseSpec, SelectError, Selection, Source, TimeoutSpec, Work};
 pub use units::{Dur, Size, format_duration, format_size, parse_duration, parse_size};

@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use legwork_reports::model::Class;
+use legwork_reports::compare::{Pair, PairError};
+use legwork_reports::gates::{Gate, GateError};
 use regex::Regex;
 
 use super::doc::{DefaultsDoc, LegDoc, LegFile, PhaseDoc};
 use super::error::Problem;
-use super::gate::{CompareDoc, GateDoc};
-use super::set::{
-    CompareSpec, Cwd, GateSpec, LegSet, LegSpec, PhaseSpec, Source, TimeoutSpec, Work,
-};
+use super::set::{Cwd, LegSet, LegSpec, PhaseSpec, Source, TimeoutSpec, Work};
 use super::{At, EngineKeys};
 
 /// Output kept per attempt unless the leg says otherwise.
@@ -30,16 +28,6 @@ const DEVICES: [&str; 5] = ["auto", "cpu", "rocm", "cuda", "simt"];
 const MODELS: [&str; 1] = ["builtin:mini"];
 /// Phases that the engine's own events mark.
 const ENGINE_PHASES: [&str; 4] = ["load", "ttft", "prefill", "decode"];
-/// Words for a verdict's class.
-const CLASSES: [(&str, Class); 6] = [
-    ("clean", Class::Clean),
-    ("kernel", Class::Kernel),
-    ("board", Class::Board),
-    ("host", Class::Host),
-    ("infra", Class::Infra),
-    ("inconclusive", Class::Inconclusive),
-];
-
 /// Document to leg set.
 ///
 /// # Errors
@@ -525,142 +513,26 @@ fn resolve_timeout(
     }
 }
 
-fn known_leg(name: &At<String>, names: &[&str], whose: &str, problems: &mut Vec<Problem>) {
-    if !names.contains(&name.value.as_str()) {
-        problems.push(
-            Problem::at(
-                name,
-                format!(
-                    "{whose} looks at leg `{}`, which is not in this set",
-                    name.value
-                ),
-            )
-            .nearest(&name.value, names.iter().copied()),
-        );
+/// What the gate itself finds wrong, at the gate's place, with the nearest leg.
+fn resolve_gate(gate: &At<Gate>, names: &[&str], problems: &mut Vec<Problem>) -> Gate {
+    for wrong in gate.value.check(names) {
+        let problem = Problem::at(gate, wrong.to_string());
+        problems.push(match &wrong {
+            GateError::UnknownLeg(name) => problem.nearest(name, names.iter().copied()),
+            _ => problem,
+        });
     }
+    gate.value.clone()
 }
 
-fn resolve_gate(gate: &At<GateDoc>, names: &[&str], problems: &mut Vec<Problem>) -> GateSpec {
-    let doc = &gate.value;
-    let legs: Vec<&At<String>> = doc.leg.iter().chain(doc.legs.iter().flatten()).collect();
-    match (&doc.leg, &doc.legs) {
-        (Some(_), Some(legs)) => problems.push(Problem::at(
-            legs.first().unwrap_or(&At {
-                value: String::new(),
-                line: gate.line,
-                column: gate.column,
-            }),
-            "`leg` and `legs` exclude each other in a gate",
-        )),
-        (None, None) => problems.push(Problem::at(gate, "a gate without `leg` or `legs`")),
-        _ if legs.is_empty() => problems.push(Problem::at(gate, "a gate with no leg in `legs`")),
-        _ => {}
+/// What the comparison itself finds wrong, at its place, with the nearest leg.
+fn resolve_compare(compare: &At<Pair>, names: &[&str], problems: &mut Vec<Problem>) -> Pair {
+    for wrong in compare.value.check(names) {
+        let problem = Problem::at(compare, wrong.to_string());
+        problems.push(match &wrong {
+            PairError::UnknownLeg(name) => problem.nearest(name, names.iter().copied()),
+            _ => problem,
+        });
     }
-    for leg in &legs {
-        known_leg(leg, names, "the gate", problems);
-    }
-    let expect = &doc.expect.value;
-    if let Some(expression) = &expect.text_matches {
-        check_regex(&expression.value, expression, problems);
-    }
-    let verdict = expect.verdict.as_ref().and_then(|word| {
-        let class = CLASSES
-            .iter()
-            .find(|(name, _)| *name == word.value)
-            .map(|(_, class)| *class);
-        if class.is_none() {
-            problems.push(
-                Problem::at(word, format!("no verdict `{}`", word.value))
-                    .nearest(&word.value, CLASSES.iter().map(|(name, _)| *name)),
-            );
-        }
-        class
-    });
-    let spec = GateSpec {
-        name: doc.name.clone(),
-        legs: legs.iter().map(|l| l.value.clone()).collect(),
-        exit: expect.exit,
-        text_starts_with: expect.text_starts_with.clone(),
-        text_contains: expect.text_contains.clone(),
-        text: expect.text.clone(),
-        text_matches: expect.text_matches.as_ref().map(|m| m.value.clone()),
-        token_ids: expect.token_ids.clone(),
-        reference_tier_hits: expect.reference_tier_hits,
-        completion_tokens: expect.completion_tokens,
-        verdict,
-        same: expect.same.as_ref().map(|s| s.value),
-        min: expect
-            .min
-            .iter()
-            .map(|(k, v)| (k.clone(), v.value))
-            .collect(),
-        max: expect
-            .max
-            .iter()
-            .map(|(k, v)| (k.clone(), v.value))
-            .collect(),
-    };
-    let empty = GateSpec {
-        name: spec.name.clone(),
-        legs: spec.legs.clone(),
-        ..GateSpec::nothing()
-    };
-    if spec == empty && expect.verdict.is_none() {
-        problems.push(Problem::at(
-            &doc.expect,
-            "`expect` is empty: the gate would always hold",
-        ));
-    }
-    spec
-}
-
-impl GateSpec {
-    fn nothing() -> Self {
-        GateSpec {
-            name: None,
-            legs: Vec::new(),
-            exit: None,
-            text_starts_with: None,
-            text_contains: None,
-            text: None,
-            text_matches: None,
-            token_ids: None,
-            reference_tier_hits: None,
-            completion_tokens: None,
-            verdict: None,
-            same: None,
-            min: BTreeMap::new(),
-            max: BTreeMap::new(),
-        }
-    }
-}
-
-fn resolve_compare(
-    compare: &At<CompareDoc>,
-    names: &[&str],
-    problems: &mut Vec<Problem>,
-) -> CompareSpec {
-    let doc = &compare.value;
-    known_leg(&doc.a, names, "the comparison", problems);
-    known_leg(&doc.b, names, "the comparison", problems);
-    if doc.a.value == doc.b.value {
-        problems.push(Problem::at(
-            &doc.b,
-            format!("`{}` is compared with itself", doc.b.value),
-        ));
-    }
-    if let Some(bound) = &doc.max_regression
-        && !(0.0..=1.0).contains(&bound.value)
-    {
-        problems.push(Problem::at(
-            bound,
-            "max_regression is a share between 0 and 1: 0.05 is 5 %",
-        ));
-    }
-    CompareSpec {
-        a: doc.a.value.clone(),
-        b: doc.b.value.clone(),
-        metrics: doc.metrics.iter().map(|m| m.value.clone()).collect(),
-        max_regression: doc.max_regression.as_ref().map(|b| b.value),
-    }
+    compare.value.clone()
 }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use legwork_reports::model::Class;
+use legwork_reports::admissible::Binaries;
+use legwork_reports::compare::Pair;
+use legwork_reports::gates::Gate;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::doc::{ArmsRule, Cache, CorePolicy, OnFail, Order};
+use super::doc::{Cache, CorePolicy, OnFail, Order};
 use super::engine_keys::EngineKeys;
-use super::gate::Same;
 
 /// Where a leg set came from, as run.
 #[derive(Debug, Clone)]
@@ -41,7 +42,7 @@ pub struct LegSet {
     /// Inherited variables that may pass.
     pub env_allow: Vec<String>,
     /// What must hold of the arms' binaries.
-    pub arms: Option<ArmsRule>,
+    pub arms: Option<Binaries>,
     /// Identity facts that must hold.
     pub pins: BTreeMap<String, String>,
     /// Time for the whole run.
@@ -51,9 +52,9 @@ pub struct LegSet {
     /// The legs.
     pub legs: Vec<LegSpec>,
     /// The gates.
-    pub gates: Vec<GateSpec>,
+    pub gates: Vec<Gate>,
     /// The comparisons.
-    pub compare: Vec<CompareSpec>,
+    pub compare: Vec<Pair>,
     /// The file as read.
     pub source: Source,
 }
@@ -150,52 +151,6 @@ pub struct LegSpec {
     pub on_fail: OnFail,
 }
 
-/// A gate whose legs exist.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GateSpec {
-    /// Name in the report.
-    pub name: Option<String>,
-    /// The legs.
-    pub legs: Vec<String>,
-    /// Exit code.
-    pub exit: Option<i32>,
-    /// The text begins with this.
-    pub text_starts_with: Option<String>,
-    /// The text holds this.
-    pub text_contains: Option<String>,
-    /// The text is this.
-    pub text: Option<String>,
-    /// The text matches this expression.
-    pub text_matches: Option<String>,
-    /// The token ids are these.
-    pub token_ids: Option<Vec<u32>>,
-    /// Reference-tier hits.
-    pub reference_tier_hits: Option<u64>,
-    /// Tokens generated.
-    pub completion_tokens: Option<u64>,
-    /// Class of the verdict.
-    pub verdict: Option<Class>,
-    /// What is the same in every attempt.
-    pub same: Option<Same>,
-    /// Lower bounds of metrics.
-    pub min: BTreeMap<String, f64>,
-    /// Upper bounds of metrics.
-    pub max: BTreeMap<String, f64>,
-}
-
-/// A comparison whose arms exist.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CompareSpec {
-    /// Arm a.
-    pub a: String,
-    /// Arm b.
-    pub b: String,
-    /// Metrics; empty for all.
-    pub metrics: Vec<String>,
-    /// Largest share by which a metric may get worse.
-    pub max_regression: Option<f64>,
-}
-
 /// Changes that the command line makes to a leg set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
@@ -273,7 +228,13 @@ impl LegSet {
         if !selection.legs.is_empty() {
             self.legs.retain(|l| selection.legs.contains(&l.name));
             let kept = |name: &String| selection.legs.contains(name);
-            self.gates.retain(|g| g.legs.iter().all(kept));
+            let all: Vec<String> = self.legs.iter().map(|l| l.name.clone()).collect();
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            self.gates.retain(|g| {
+                g.leg_names(&all)
+                    .iter()
+                    .all(|name| selection.legs.iter().any(|l| l == name))
+            });
             self.compare.retain(|c| kept(&c.a) && kept(&c.b));
         }
         for leg in &mut self.legs {

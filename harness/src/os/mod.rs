@@ -2,4 +2,6 @@
 
 pub mod clock;
 pub mod page_cache;
+pub mod process;
+pub mod procfs;
 pub mod terminal;

@@ -11,8 +11,9 @@ mod variables;
 pub use budget::{Budget, budget};
 pub use steps::{Step, draw_seed, steps};
 pub use table::table;
-pub use variables::{Difference, differences, owed, pair_differences};
+pub use variables::{differences, owed, pair_differences, report_leg};
 
+use legwork_reports::compare::Variable;
 use legwork_reports::model::Owed;
 
 use crate::legfile::LegSet;
@@ -25,7 +26,7 @@ pub struct Plan {
     /// The attempts, in order.
     pub steps: Vec<Step>,
     /// Per leg: the variables in which it differs from the control; empty for the control and without a control.
-    pub differs: Vec<Vec<Difference>>,
+    pub differs: Vec<Vec<Variable>>,
     /// Legs that a confounded leg leaves missing.
     pub owed: Vec<Owed>,
     /// Deadlines against the lease.
@@ -40,15 +41,7 @@ pub fn plan(set: &LegSet, drawn: u64) -> Plan {
     let seed = set.seed.unwrap_or(drawn);
     let steps = steps(set, seed);
     let control = set.legs.iter().find(|l| l.control);
-    let differs: Vec<Vec<Difference>> = set
-        .legs
-        .iter()
-        .map(|leg| {
-            control
-                .filter(|c| c.name != leg.name)
-                .map_or_else(Vec::new, |c| differences(c, leg))
-        })
-        .collect();
+    let differs = differences(set);
     let mut warnings = Vec::new();
     if control.is_none() && set.legs.len() > 1 {
         warnings.push(
@@ -58,7 +51,7 @@ pub fn plan(set: &LegSet, drawn: u64) -> Plan {
     }
     for (leg, found) in set.legs.iter().zip(&differs) {
         if found.len() > 1 {
-            let names: Vec<&str> = found.iter().map(|d| d.variable.as_str()).collect();
+            let names: Vec<&str> = found.iter().map(|d| d.name.as_str()).collect();
             warnings.push(format!(
                 "CONFOUNDED({}): leg `{}` differs from the control in {}",
                 found.len(),
@@ -77,7 +70,7 @@ pub fn plan(set: &LegSet, drawn: u64) -> Plan {
     warnings.extend(budget.warning.clone());
     Plan {
         seed,
-        owed: owed(set, &differs),
+        owed: owed(set),
         steps,
         differs,
         budget,

@@ -30,7 +30,7 @@ pub fn table(set: &LegSet, plan: &Plan, width: Option<u16>) -> String {
         "command",
     ]);
     for (leg, differs) in set.legs.iter().zip(&plan.differs) {
-        let variables: Vec<String> = differs.iter().map(super::Difference::setting).collect();
+        let variables: Vec<String> = differs.iter().map(super::variables::setting).collect();
         legs.add_row([
             leg.name.clone(),
             marks(leg),
@@ -57,19 +57,26 @@ pub fn table(set: &LegSet, plan: &Plan, width: Option<u16>) -> String {
         })
         .collect();
     out.push_str(&format!("runs     {}\n", clip(&order.join(" "), 600)));
-    for gate in &set.gates {
-        out.push_str(&format!("gate     {}\n", gate.words()));
+    for words in set
+        .gates
+        .iter()
+        .flat_map(legwork_reports::gates::Gate::describe)
+    {
+        out.push_str(&format!(
+            "gate     {words}
+"
+        ));
     }
     for pair in &set.compare {
         let differs = super::pair_differences(set, &pair.a, &pair.b);
         let note = match differs.as_slice() {
             [] => "they do not differ".to_owned(),
-            [one] => one.setting(),
+            [one] => super::variables::setting(one),
             more => format!(
                 "CONFOUNDED({}): {}",
                 more.len(),
                 more.iter()
-                    .map(|d| d.variable.as_str())
+                    .map(|d| d.name.as_str())
                     .collect::<Vec<_>>()
                     .join(", ")
             ),

@@ -1,148 +1,113 @@
-//! In what two legs differ. An effect can be laid at a variable's door only if nothing else differs.
+//! In what the legs differ. An effect can be laid at a variable's door only if nothing else differs. The rules are those
+//! of the report, so that the plan promises what the report will say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use legwork_reports::compare::{self, Pair, Variable};
+use legwork_reports::model::{Leg, LegKind, Owed, Report, RunInfo};
 
-use legwork_reports::model::Owed;
+use crate::legfile::{Cache, LegSet, LegSpec, Work};
 
-use crate::legfile::{Cache, Cwd, LegSet, LegSpec, Work};
-
-/// One variable in which a leg differs from another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// Its name, e.g. `env.VT_CPU_MOE` or `engine.prompt`.
-    pub variable: String,
-    /// Value in the first leg; `None` when it is not set there.
-    pub from: Option<String>,
-    /// Value in the second leg.
-    pub to: Option<String>,
-}
-
-impl Difference {
-    /// `env.X=1`, or `env.X unset`.
-    #[must_use]
-    pub fn setting(&self) -> String {
-        match &self.to {
-            Some(value) => format!("{}={}", self.variable, short(value)),
-            None => format!("{} unset", self.variable),
-        }
-    }
-}
-
-fn short(value: &str) -> String {
-    if value.chars().count() <= 40 {
-        return value.to_owned();
-    }
-    format!("{}…", value.chars().take(39).collect::<String>())
-}
-
-/// Everything about a leg that can change what the program does. Deadlines, capture and core policy do not.
-fn settings(leg: &LegSpec) -> BTreeMap<String, String> {
-    let mut out = BTreeMap::new();
-    match &leg.work {
+/// A leg as the report tells of it, without attempts.
+#[must_use]
+pub fn report_leg(leg: &LegSpec) -> Leg {
+    let (kind, mut settings) = match &leg.work {
         Work::Engine(keys) => {
-            out.insert("program".to_owned(), "engine".to_owned());
-            for (key, value) in keys.settings() {
-                // A switch that is off is a switch that is absent; a prompt is one variable, wherever it is kept.
-                if value == "false" {
-                    continue;
-                }
-                let key = if key == "prompt_file" { "prompt" } else { key };
-                out.insert(format!("engine.{key}"), value);
-            }
+            // A switch that is off is a switch that is absent; a prompt is one variable, wherever it is kept.
+            let settings = keys
+                .settings()
+                .into_iter()
+                .filter(|(_, value)| value != "false")
+                .map(|(key, value)| {
+                    let key = if key == "prompt_file" { "prompt" } else { key };
+                    (
+                        key.to_owned(),
+                        serde_json::from_str(&value).unwrap_or(serde_json::Value::String(value)),
+                    )
+                });
+            (LegKind::Engine, settings.collect())
         }
-        Work::Command(argv) => {
-            out.insert(
-                "program".to_owned(),
-                argv.first().cloned().unwrap_or_default(),
-            );
-            out.insert(
-                "args".to_owned(),
-                argv.get(1..).unwrap_or_default().join(" "),
-            );
-        }
-        Work::Script { path, args } => {
-            out.insert("program".to_owned(), path.clone());
-            out.insert("args".to_owned(), args.join(" "));
-        }
-    }
-    for (key, value) in &leg.env {
-        out.insert(format!("env.{key}"), value.clone());
-    }
-    match &leg.cwd {
-        Cwd::Path(path) => out.insert("cwd".to_owned(), path.to_string_lossy().into_owned()),
-        Cwd::Start => out.insert("cwd".to_owned(), "start".to_owned()),
-        Cwd::Attempt | Cwd::Stage => None,
+        Work::Command(_) => (LegKind::Command, std::collections::BTreeMap::new()),
+        Work::Script { .. } => (LegKind::Script, std::collections::BTreeMap::new()),
     };
-    if let Some(cache) = leg.cache {
-        out.insert(
+    if let (Some(cache), LegKind::Engine) = (leg.cache, kind) {
+        settings.insert(
             "cache".to_owned(),
-            if cache == Cache::Cold { "cold" } else { "warm" }.to_owned(),
+            if cache == Cache::Cold { "cold" } else { "warm" }.into(),
         );
     }
-    if let Some(bytes) = leg.memory_max {
-        out.insert("memory_max".to_owned(), bytes.to_string());
+    Leg {
+        control: leg.control,
+        diagnostic: leg.diagnostic,
+        env: leg.env.clone(),
+        command: leg.command_line(),
+        designed: leg.repeat,
+        kind: Some(kind),
+        settings,
+        ..Leg::new(&leg.name)
     }
-    out
 }
 
-/// The variables in which `leg` differs from `control`. Two programs differ in one variable: the program.
+/// Per leg: the variables in which it differs from the control; empty for the control and without a control.
 #[must_use]
-pub fn differences(control: &LegSpec, leg: &LegSpec) -> Vec<Difference> {
-    let (a, b) = (settings(control), settings(leg));
-    let other_program = a.get("program") != b.get("program");
-    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-    keys.into_iter()
-        .filter(|key| a.get(*key) != b.get(*key))
-        // The arguments of another program, and the engine's own flags, are part of that program.
-        .filter(|key| {
-            !other_program
-                || !(key.starts_with("engine.") || key.as_str() == "args" || key.as_str() == "cwd")
-        })
-        .map(|key| Difference {
-            variable: key.clone(),
-            from: a.get(key).cloned(),
-            to: b.get(key).cloned(),
-        })
+pub fn differences(set: &LegSet) -> Vec<Vec<Variable>> {
+    let legs: Vec<Leg> = set.legs.iter().map(report_leg).collect();
+    let control = legs.iter().find(|l| l.control);
+    legs.iter()
+        .map(|leg| control.map_or_else(Vec::new, |c| compare::variables(c, leg)))
         .collect()
 }
 
-/// As [`differences`], by the names of two legs; empty when one is not there.
+/// The variables in which two legs differ; empty when one is not there.
 #[must_use]
-pub fn pair_differences(set: &LegSet, a: &str, b: &str) -> Vec<Difference> {
-    let find = |name: &str| set.legs.iter().find(|l| l.name == name);
+pub fn pair_differences(set: &LegSet, a: &str, b: &str) -> Vec<Variable> {
+    let find = |name: &str| set.legs.iter().find(|l| l.name == name).map(report_leg);
     match (find(a), find(b)) {
-        (Some(a), Some(b)) => differences(a, b),
+        (Some(a), Some(b)) => compare::variables(&a, &b),
         _ => Vec::new(),
     }
 }
 
-/// For every confounded leg: the legs with one of its variables each that the set does not hold.
+/// The legs that confounded comparisons leave missing, as the report will name them.
 #[must_use]
-pub fn owed(set: &LegSet, differs: &[Vec<Difference>]) -> Vec<Owed> {
-    let single = |wanted: &Difference| {
-        differs
-            .iter()
-            .any(|found| matches!(found.as_slice(), [only] if only == wanted))
-    };
-    let mut out: Vec<Owed> = Vec::new();
-    for (leg, found) in set
+pub fn owed(set: &LegSet) -> Vec<Owed> {
+    let mut report = Report::new(RunInfo::new("", &set.name, chrono::DateTime::UNIX_EPOCH, 0));
+    // Nothing has run yet: attempts are not what is owed here.
+    report.legs = set
         .legs
         .iter()
-        .zip(differs)
-        .filter(|(_, found)| found.len() > 1)
-    {
-        for difference in found.iter().filter(|d| !single(d)) {
-            let missing = format!("control with {} alone", difference.setting());
-            match out.iter_mut().find(|o| o.leg == missing) {
-                Some(owed) => owed.why.push_str(&format!(", {}", leg.name)),
-                None => out.push(Owed {
-                    leg: missing,
-                    why: format!("CONFOUNDED({}): {}", found.len(), leg.name),
-                }),
-            }
-        }
+        .map(|l| Leg {
+            designed: 0,
+            ..report_leg(l)
+        })
+        .collect();
+    let control = set.legs.iter().find(|l| l.control);
+    let pairs: Vec<Pair> = match (set.compare.is_empty(), control) {
+        (false, _) => set.compare.clone(),
+        (true, Some(control)) => set
+            .legs
+            .iter()
+            .filter(|l| !l.control)
+            .map(|l| Pair::new(&control.name, &l.name))
+            .collect(),
+        (true, None) => Vec::new(),
+    };
+    report.comparisons = pairs
+        .iter()
+        .filter_map(|p| compare::compare_arms(&report, p))
+        .collect();
+    compare::owed(&report)
+}
+
+/// A value that fits into a table.
+pub(super) fn setting(variable: &Variable) -> String {
+    match &variable.b {
+        Some(value) if value.chars().count() > 40 => format!(
+            "{}={}…",
+            variable.name,
+            value.chars().take(39).collect::<String>()
+        ),
+        Some(value) => format!("{}={value}", variable.name),
+        None => format!("{} unset", variable.name),
     }
-    out
 }
 
 #[cfg(test)]
@@ -158,16 +123,14 @@ mod tests {
         crate::legfile::parse(Path::new("t.yaml"), Path::new("/"), &text).unwrap()
     }
 
+    fn names(found: &[Variable]) -> Vec<&str> {
+        found.iter().map(|v| v.name.as_str()).collect()
+    }
+
     #[test]
     fn one_variable_is_named_and_owes_nothing() {
         let plan = plan(&set("  - {name: m, env: {VT_X: \"1\"}}\n"), 0);
-        assert_eq!(
-            plan.differs[1]
-                .iter()
-                .map(Difference::setting)
-                .collect::<Vec<_>>(),
-            ["env.VT_X=1"]
-        );
+        assert_eq!(names(&plan.differs[1]), ["VT_X"]);
         assert!(
             plan.owed.is_empty() && plan.warnings.is_empty(),
             "{:?}",
@@ -176,16 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn two_variables_are_confounded_and_the_missing_single_legs_are_owed() {
+    fn two_variables_are_confounded_and_the_missing_single_leg_is_owed() {
         let plan = plan(
             &set("  - {name: both, env: {X: \"1\", Y: \"1\"}}\n  - {name: x, env: {X: \"1\"}}\n"),
             0,
         );
         assert_eq!(plan.differs[1].len(), 2);
-        assert_eq!(
-            plan.owed.iter().map(|o| o.leg.as_str()).collect::<Vec<_>>(),
-            ["control with env.Y=1 alone"]
-        );
+        assert_eq!(plan.owed.len(), 1, "{:?}", plan.owed);
+        assert!(plan.owed[0].leg.contains('Y'), "{:?}", plan.owed);
         assert!(
             plan.warnings[0].starts_with("CONFOUNDED(2)"),
             "{:?}",
@@ -204,14 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn another_program_is_one_variable() {
-        let plan = plan(&set("  - {name: f, command: [/bin/true, -x]}\n"), 0);
-        assert_eq!(
-            plan.differs[1]
-                .iter()
-                .map(|d| d.variable.as_str())
-                .collect::<Vec<_>>(),
-            ["program"]
+    fn a_prompt_from_a_file_is_the_variable_prompt() {
+        let plan = plan(
+            &set("  - {name: f, engine: {prompt_file: x.txt}}\n  - {name: k, cache: cold}\n"),
+            0,
         );
+        assert_eq!(names(&plan.differs[1]), ["engine.prompt"]);
+        assert_eq!(names(&plan.differs[2]), ["engine.cache"]);
     }
 }

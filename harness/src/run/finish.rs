@@ -2,36 +2,22 @@
 
 use std::path::Path;
 
-use legwork_reports::model::{Class, ExitCode, Owed, Report, RunVerdict};
+use legwork_reports::model::{ExitCode, Report};
+use legwork_reports::{Plan, conclude};
 
 use super::dir::write_whole;
 use super::{Options, RunError, Verbosity};
 use crate::legfile::LegSet;
 
-/// Fills everything that follows from the attempts.
-pub fn conclude(report: &mut Report, _set: &LegSet, owed: &[Owed]) {
-    report.owed = owed.to_vec();
-    let mut code = ExitCode::Pass;
-    for attempt in report.legs.iter().flat_map(|l| l.counted()) {
-        let this = match attempt.verdict.class {
-            Class::Clean => continue,
-            Class::Kernel => ExitCode::KernelFault,
-            Class::Board => ExitCode::BoardFault,
-            Class::Host => ExitCode::HostFault,
-            Class::Infra => ExitCode::Infra,
-            Class::Inconclusive => ExitCode::Inconclusive,
-        };
-        code = this;
+/// What the leg set asks of a run's outcome.
+#[must_use]
+pub fn conclusions(set: &LegSet) -> Plan {
+    Plan {
+        gates: set.gates.clone(),
+        compare: set.compare.clone(),
+        binaries: set.arms.unwrap_or_default(),
+        ..Plan::default()
     }
-    if report.run.interrupted {
-        code = ExitCode::Interrupted;
-    }
-    report.verdict = if code == ExitCode::Pass {
-        RunVerdict::Pass
-    } else {
-        RunVerdict::Fail
-    };
-    report.exit_code = code.code();
 }
 
 /// Concludes and writes `report.json`, and with `last` the other forms too.
@@ -41,12 +27,11 @@ pub fn conclude(report: &mut Report, _set: &LegSet, owed: &[Owed]) {
 pub fn write_reports(
     report: &mut Report,
     set: &LegSet,
-    owed: &[Owed],
     dir: &Path,
     _options: &Options,
     _last: bool,
 ) -> Result<(), RunError> {
-    conclude(report, set, owed);
+    conclude(report, &conclusions(set));
     let path = dir.join("report.json");
     let mut json = serde_json::to_vec_pretty(report).unwrap_or_default();
     json.push(b'\n');

@@ -101,7 +101,14 @@ pub(super) fn context(facts: &Facts<'_>) -> Map<String, Value> {
     put("spawn_error", json!(facts.spawn_error));
     if facts.lost {
         let rebooted = facts.boot_before.is_some() && facts.boot_before != boot_id();
-        put("exit", json!(if rebooted { "host reset" } else { "lost connection" }));
+        put(
+            "exit",
+            json!(if rebooted {
+                "host reset"
+            } else {
+                "lost connection"
+            }),
+        );
         put("killed_by", json!("harness"));
     }
     if let Some(outcome) = facts.outcome {
@@ -263,9 +270,19 @@ fn verdict_of(facts: &Facts<'_>, _dir: &Path) -> Verdict {
     if facts.lost {
         let rebooted = facts.boot_before.is_some() && facts.boot_before != boot_id();
         return if rebooted {
-            Verdict::new(Class::Board, "host-reset", Confidence::High, "the machine was booted again while the attempt ran")
+            Verdict::new(
+                Class::Board,
+                "host-reset",
+                Confidence::High,
+                "the machine was booted again while the attempt ran",
+            )
         } else {
-            Verdict::new(Class::Infra, "harness-died", Confidence::High, "legwork was killed while the attempt ran: its end was not seen")
+            Verdict::new(
+                Class::Infra,
+                "harness-died",
+                Confidence::High,
+                "legwork was killed while the attempt ran: its end was not seen",
+            )
         };
     }
     let Some(outcome) = facts.outcome else {

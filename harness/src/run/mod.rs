@@ -21,13 +21,12 @@ mod observe;
 mod options;
 mod resume;
 mod session;
-mod settings;
 mod stop;
 
 pub use dir::RunDir;
 pub use env::{EnvError, HYGIENE_PREFIXES, child_env};
 pub use error::RunError;
-pub use finish::{conclude, load_report, render_to, write_reports};
+pub use finish::{conclusions, load_report, render_to, write_reports};
 pub use observe::{Observed, observe};
 pub use options::{Options, Verbosity};
 pub use resume::resume;

@@ -1,12 +1,14 @@
 //! The loop of a run.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::Utc;
+use legwork_reports::admissible::Binaries;
 use legwork_reports::model::{
-    Attempt, Class, Confidence, ExitCode, Files, Owed, Report, RunInfo, Verdict,
+    Attempt, Class, Confidence, ExitCode, Files, Leg, Report, RunInfo, Verdict,
 };
 
 use super::archive::Archive;
@@ -14,11 +16,11 @@ use super::attempt::{self, Surroundings};
 use super::env::{child_env, inherited};
 use super::judge::{self, Facts};
 use super::live::Live;
-use super::{Options, RunDir, RunError, StopFlags, cache, finish, identity, observe, settings};
+use super::{Options, RunDir, RunError, StopFlags, cache, finish, identity, observe};
 use crate::journal::{Entry, JOURNAL, Writer, boot_id};
-use crate::legfile::{ArmsRule, LegSet, OnFail, Selection, format_duration};
+use crate::legfile::{LegSet, OnFail, Selection, format_duration};
 use crate::os::clock;
-use crate::plan::{Plan, Step, draw_seed, plan};
+use crate::plan::{Plan, Step, draw_seed, plan, report_leg};
 use crate::stage::{Program, Stage, StageError, mount_of, stage_leg};
 use crate::supervise;
 
@@ -35,8 +37,8 @@ pub(super) struct Session<'a> {
     pub stop: StopFlags,
     pub start_dir: PathBuf,
     pub lease_end_mono_ns: Option<u64>,
-    /// Legs still missing, found by the plan or made by steps that were not run.
-    pub owed: Vec<Owed>,
+    /// Counted attempts that were not begun: by leg and reason.
+    skipped: BTreeMap<(String, String), u32>,
     /// Number of the last attempt given out.
     pub last_n: u32,
     stage: Option<Stage>,
@@ -118,7 +120,7 @@ impl<'a> Session<'a> {
         Session {
             live: Live::new(options, plan.steps.len(), stop),
             lease_end_mono_ns: attempt::lease_end(set.max_runtime, set.reserve, clock::mono_ns()),
-            owed: plan.owed.clone(),
+            skipped: BTreeMap::new(),
             last_n: plan.steps.iter().map(|s| s.n).max().unwrap_or(0),
             set,
             plan,
@@ -167,8 +169,9 @@ impl<'a> Session<'a> {
             .legs
             .iter()
             .zip(&self.programs)
-            .map(|(leg, program)| {
-                settings::report_leg(leg, program.as_ref().ok().and_then(|p| p.sha256.clone()))
+            .map(|(leg, program)| Leg {
+                binary_sha256: program.as_ref().ok().and_then(|p| p.sha256.clone()),
+                ..report_leg(leg)
             })
             .collect();
         self.report.identity = identity::collect(self.set, &stage, &self.programs, self.options);
@@ -225,10 +228,11 @@ impl<'a> Session<'a> {
             .filter_map(|l| Some((l.name.as_str(), l.binary_sha256.as_deref()?)))
             .collect();
         let trouble = match rule {
-            ArmsRule::MustMatch => hashes.windows(2).find(|w| w[0].1 != w[1].1).map(|w| {
+            Binaries::Any => None,
+            Binaries::MustMatch => hashes.windows(2).find(|w| w[0].1 != w[1].1).map(|w| {
                 format!("arms: must_match, but the programs of `{}` ({}) and `{}` ({}) differ", w[0].0, &w[0].1[..12], w[1].0, &w[1].1[..12])
             }),
-            ArmsRule::MustDiffer => hashes.iter().enumerate().find_map(|(i, a)| {
+            Binaries::MustDiffer => hashes.iter().enumerate().find_map(|(i, a)| {
                 let same = hashes[..i].iter().find(|b| a.1 == b.1)?;
                 Some(format!("arms: must_differ, but the programs of `{}` and `{}` are the same ({}): a build would be compared with itself", same.0, a.0, &a.1[..12]))
             }),
@@ -262,7 +266,7 @@ impl<'a> Session<'a> {
                 false,
             );
             if !step.warmup {
-                self.owe(&leg.name, &why);
+                *self.skipped.entry((leg.name.clone(), why)).or_default() += 1;
             }
             return;
         }
@@ -337,6 +341,7 @@ impl<'a> Session<'a> {
             stage_error: None,
             spawn_error: None,
             observed: None,
+            lost: false,
         };
         let program = match &self.programs[step.leg] {
             Ok(program) => program,
@@ -448,7 +453,6 @@ impl<'a> Session<'a> {
         if let Err(e) = finish::write_reports(
             &mut self.report,
             self.set,
-            &self.owed,
             &self.dir.path,
             self.options,
             false,
@@ -494,28 +498,6 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn owe(&mut self, leg: &str, why: &str) {
-        match self
-            .owed
-            .iter_mut()
-            .find(|o| o.leg.starts_with(&format!("{leg} ×")) && o.why == why)
-        {
-            Some(owed) => {
-                let n: u32 = owed
-                    .leg
-                    .rsplit('×')
-                    .next()
-                    .and_then(|n| n.parse().ok())
-                    .unwrap_or(1);
-                owed.leg = format!("{leg} ×{}", n + 1);
-            }
-            None => self.owed.push(Owed {
-                leg: format!("{leg} ×1"),
-                why: why.to_owned(),
-            }),
-        }
-    }
-
     /// Writes to the journal. A journal that cannot be written (disk full) is said once and does not end the run.
     pub(super) fn record(&mut self, entry: Entry, sync: bool) {
         let result = if sync {
@@ -543,10 +525,14 @@ impl<'a> Session<'a> {
     pub(super) fn close(mut self) -> ExitCode {
         self.live.finish();
         self.report.run.finished = Some(Utc::now());
+        for ((leg, why), n) in std::mem::take(&mut self.skipped) {
+            self.report
+                .warnings
+                .push(format!("{n} attempts of leg `{leg}` were not begun: {why}"));
+        }
         let written = finish::write_reports(
             &mut self.report,
             self.set,
-            &self.owed,
             &self.dir.path,
             self.options,
             true,
