@@ -19,19 +19,43 @@ pub fn register(r: &mut Registry) {
     let cpu = DeviceKind::Cpu;
     r.add(cpu, Provider::<ops::Embed>::reference(dense::embed));
     r.add(cpu, Provider::<ops::RmsNorm>::reference(dense::rms_norm));
-    r.add(cpu, Provider::<ops::LayerNorm>::reference(dense::layer_norm));
+    r.add(
+        cpu,
+        Provider::<ops::LayerNorm>::reference(dense::layer_norm),
+    );
     r.add(cpu, Provider::<ops::MatmulQuant>::reference(dense::matmul));
     r.add(cpu, Provider::<ops::Add>::reference(dense::add));
     r.add(cpu, Provider::<ops::SiluMul>::reference(dense::silu_mul));
     r.add(cpu, Provider::<ops::Argmax>::reference(dense::argmax));
     r.add(cpu, Provider::<ops::Rope>::reference(attention::rope));
-    r.add(cpu, Provider::<ops::FusedNormRope>::reference(attention::fused_norm_rope));
-    r.add(cpu, Provider::<ops::ConcatAndCacheMla>::reference(attention::concat_and_cache));
-    r.add(cpu, Provider::<ops::MlaDecodeAttention>::reference(attention::absorbed));
-    r.add(cpu, Provider::<ops::MlaPrefillAttention>::reference(attention::unabsorbed));
-    r.add(cpu, Provider::<ops::CacheRows>::reference(indexer::cache_rows));
-    r.add(cpu, Provider::<ops::DsaIndexerLogits>::reference(indexer::logits));
-    r.add(cpu, Provider::<ops::DsaTopkSelect>::reference(indexer::topk));
+    r.add(
+        cpu,
+        Provider::<ops::FusedNormRope>::reference(attention::fused_norm_rope),
+    );
+    r.add(
+        cpu,
+        Provider::<ops::ConcatAndCacheMla>::reference(attention::concat_and_cache),
+    );
+    r.add(
+        cpu,
+        Provider::<ops::MlaDecodeAttention>::reference(attention::absorbed),
+    );
+    r.add(
+        cpu,
+        Provider::<ops::MlaPrefillAttention>::reference(attention::unabsorbed),
+    );
+    r.add(
+        cpu,
+        Provider::<ops::CacheRows>::reference(indexer::cache_rows),
+    );
+    r.add(
+        cpu,
+        Provider::<ops::DsaIndexerLogits>::reference(indexer::logits),
+    );
+    r.add(
+        cpu,
+        Provider::<ops::DsaTopkSelect>::reference(indexer::topk),
+    );
     r.add(cpu, Provider::<ops::MoeRoute>::reference(moe::route));
     r.add(cpu, Provider::<ops::MoeExperts>::reference(moe::experts));
 }

@@ -106,7 +106,8 @@ fn a_refusal_lists_exactly_the_causes_that_hold() {
     let mut r = opened(registry(true, TierChoice::Auto), false);
     r.add(
         ROCM,
-        Provider::<FusedNormRope>::native("vt-native", ok).supporting(|a| Err(format!("lora {}", a.lora))),
+        Provider::<FusedNormRope>::native("vt-native", ok)
+            .supporting(|a| Err(format!("lora {}", a.lora))),
     );
     assert_eq!(
         causes(&r),
@@ -174,7 +175,10 @@ fn the_reference_tier_is_counted_and_traced_once() {
 #[test]
 fn tiers_can_be_excluded() {
     let mut native = registry(true, TierChoice::ReferenceOnly);
-    native.add(DeviceKind::Cpu, Provider::<FusedNormRope>::native("vt-native", ok));
+    native.add(
+        DeviceKind::Cpu,
+        Provider::<FusedNormRope>::native("vt-native", ok),
+    );
     let mut owned = Owned::new();
     assert_eq!(
         native
@@ -201,8 +205,14 @@ fn tiers_can_be_excluded() {
 #[test]
 fn native_providers_are_asked_by_priority() {
     let mut r = registry(true, TierChoice::Auto);
-    r.add(DeviceKind::Cpu, Provider::<FusedNormRope>::native("plain", ok));
-    r.add(DeviceKind::Cpu, Provider::<FusedNormRope>::native("wide", ok).priority(5));
+    r.add(
+        DeviceKind::Cpu,
+        Provider::<FusedNormRope>::native("plain", ok),
+    );
+    r.add(
+        DeviceKind::Cpu,
+        Provider::<FusedNormRope>::native("wide", ok).priority(5),
+    );
     let mut owned = Owned::new();
     assert_eq!(
         r.select::<FusedNormRope>(DeviceKind::Cpu, &owned.args())
