@@ -67,15 +67,16 @@ fn simt(root: &Path, out: &Path) -> Result<(), String> {
         .flag_if_supported("-fno-threadsafe-statics")
         .flag_if_supported("-Wno-unknown-pragmas");
     let mut table = String::from("extern \"C\" {\n");
-    for name in SOURCES {
+    let sources = || SOURCES.iter().map(|n| (*n, root.join("hip"))).chain([("selftest", root.join("simt"))]);
+    for (name, _) in sources() {
         let _ = writeln!(table, "void simt_keep_{name}();");
     }
     // The list pulls every object out of the archive; their kernels register themselves when the program starts.
-    table.push_str("void (*const simt_keep[])() = {");
-    for name in SOURCES {
+    table.push_str("extern void (*const simt_keep[])();\nvoid (*const simt_keep[])() = {");
+    for (name, folder) in sources() {
         let _ = write!(table, "simt_keep_{name}, ");
         let wrapper = out.join(format!("simt_{name}.cpp"));
-        let source = root.join("hip").join(format!("{name}.hip"));
+        let source = folder.join(format!("{name}.hip"));
         let text = format!("#include \"{}\"\nextern \"C\" void simt_keep_{name}() {{}}\n", source.display());
         std::fs::write(&wrapper, text).map_err(|e| e.to_string())?;
         build.file(&wrapper);
