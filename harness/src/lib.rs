@@ -1,1 +1,11 @@
 //! The harness: leg files, plan, staging, supervision, evidence, triage, journal, reports and the command line.
+
+pub mod cli;
+pub mod exit;
+pub mod journal;
+pub mod legfile;
+pub mod os;
+pub mod plan;
+pub mod run;
+pub mod stage;
+pub mod supervise;

@@ -180,6 +180,16 @@ pub enum Problem {
         /// The tensor.
         tensor: String,
     },
+    /// Memory for the weights was refused.
+    #[error(
+        "cannot allocate {bytes} bytes for the weights: {source}; free memory, or use `--mmap`"
+    )]
+    Memory {
+        /// How much.
+        bytes: u64,
+        /// The system's own words.
+        source: std::io::Error,
+    },
     /// A buffer of the wrong length was handed to a read.
     #[error(
         "tensor `{tensor}` has {expected} bytes, the buffer given has {given}; this is a bug in the caller"

@@ -49,7 +49,6 @@ impl Shard {
         self.data_offset
     }
 
-    #[allow(dead_code)] // the loader reads through it
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
@@ -136,11 +135,17 @@ impl Gguf {
 
     /// A tensor by name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensors.get(self.tensor_index(name)?)
+    }
+
+    /// A tensor's index in [`Gguf::tensors`].
+    pub fn tensor_index(&self, name: &str) -> Option<usize> {
+        let name_of = |i: u32| self.tensors[i as usize].name.as_ref();
         let found = self
             .by_name
-            .binary_search_by(|&i| self.tensors[i as usize].name.as_ref().cmp(name))
+            .binary_search_by(|&i| name_of(i).cmp(name))
             .ok()?;
-        Some(&self.tensors[self.by_name[found] as usize])
+        Some(self.by_name[found] as usize)
     }
 
     /// A tensor that must be there.
@@ -277,6 +282,12 @@ impl Gguf {
             .get(info.shard)?
             .source
             .bytes(info.offset, info.bytes)
+    }
+
+    /// All bytes of a shard in place: in memory, or after [`Gguf::map`].
+    pub fn shard_bytes(&self, shard: usize) -> Option<&[u8]> {
+        let shard = self.shards.get(shard)?;
+        shard.source.bytes(0, shard.size())
     }
 
     /// Maps every file, so that [`Gguf::tensor_bytes`] answers for files too.

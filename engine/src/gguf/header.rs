@@ -1,11 +1,12 @@
 //! One shard's header: metadata, tensor infos, and where the data begins.
 
+use legwork_kernels::blocks::BlockType;
+
 use super::cursor::Cursor;
 use super::error::Problem;
 use super::sniff;
 use super::source::Source;
 use super::tensor::TensorInfo;
-use super::types::{self, BlockType};
 use super::value::Value;
 
 /// The alignment of tensor data where `general.alignment` is absent.
@@ -175,13 +176,8 @@ fn tensor(
     }
     let id = cursor.u32(&what)?;
     let relative = cursor.u64(&what)?;
-    let ty = BlockType::from_id(id).ok_or_else(|| {
-        bad(format!(
-            "its type id {id} is {}",
-            types::describe_unknown(id)
-        ))
-    })?;
-    let block = ty.block_elements() as u64;
+    let ty = BlockType::from_id(id).map_err(|error| bad(error.to_string()))?;
+    let block = ty.block_len() as u64;
     if ne[0] % block != 0 {
         return Err(bad(format!(
             "its rows have {} elements, not a multiple of the {block} in a block of {}; the file is damaged",

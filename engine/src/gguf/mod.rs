@@ -7,6 +7,7 @@
 //! - `file`: [`Gguf`], the whole model: one file or a split set.
 //! - `error`: what can be wrong, where, and what to do about it.
 //! - `sniff`: what a file that is not GGUF looks like instead.
+//! - [`load`]: weights into memory, fast.
 //! - `writer`: the other direction, for synthetic models and tests.
 //!
 //! Invariants: no input makes this module panic; no length read from a file is believed before it
@@ -17,19 +18,18 @@ mod cursor;
 mod error;
 mod file;
 mod header;
+pub mod load;
 mod sniff;
 mod source;
 mod split;
 mod tensor;
 #[cfg(test)]
 mod tests;
-mod types;
 mod value;
 mod writer;
 
 pub use error::{GgufError, Problem};
 pub use file::{Gguf, SUPPORTED_ARCHITECTURES, Shard};
 pub use tensor::TensorInfo;
-pub use types::BlockType;
 pub use value::{Array, Strings, Value, ValueType};
 pub use writer::HeaderWriter;

@@ -1,6 +1,6 @@
 //! Tensor infos.
 
-use super::types::BlockType;
+use legwork_kernels::blocks::BlockType;
 
 /// Where and what a tensor is. Its range is inside its shard's file, and disjoint from the others'.
 #[derive(Debug, Clone, PartialEq, Eq)]

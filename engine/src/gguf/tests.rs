@@ -172,9 +172,9 @@ fn refuses_impossible_tensors() {
         (&[("a", &[1 << 32, 1 << 32], F32, 0)], 512, "overflow"),
         (&[("a", &[32], F32, huge - 31)], 512, "truncated"),
         (&[("a", &[32], 137, 0)], 512, "ik_llama.cpp"),
-        (&[("a", &[32], 99, 0)], 512, "not a known type"),
+        (&[("a", &[32], 99, 0)], 512, "unknown"),
         (&[("a", &[32], 4, 0)], 512, "removed"),
-        (&[("a", &[32], 26, 0)], 512, "integer"),
+        (&[("a", &[32], 0, 0), ("b", &[8], 26, 96)], 512, "overlap"),
     ] {
         let said = message(with(tensors, data));
         assert!(
