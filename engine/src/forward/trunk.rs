@@ -133,6 +133,12 @@ impl Forward {
         &self.runner.registry
     }
 
+    /// The device that it runs on.
+    #[must_use]
+    pub fn device(&self) -> DeviceKind {
+        self.runner.device.kind
+    }
+
     /// Largest number of rows of a step.
     #[must_use]
     pub fn max_rows(&self) -> usize {
