@@ -37,17 +37,39 @@ DEV void mma16(Acc &acc, S<u16> A, S<u16> B, int ld) {
                      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
     }
 }
+#elif GPU_SIMT
+// The plain twin, in gfx11's layout: each lane reads half a row of A and of B, and shares them with its wave.
+DEV int mma_row(int e) { return 2 * e + (int)(lane() / 16); }
+DEV int mma_col(int) { return (int)(lane() & 15); }
+DEV void mma16(Acc &acc, S<u16> A, S<u16> B, int ld, SIMT_AT) {
+    int r = (int)(lane() & 15) * ld, k0 = (int)(lane() / 16) * 8;
+    float *mine = simt::wave_slot();
+    for (int k = 0; k < 8; k++) {
+        u16 x = A[SIMT_IDX(r + k0 + k)], y = B[SIMT_IDX(r + k0 + k)];
+        mine[k] = f16_f32(x);
+        mine[8 + k] = f16_f32(y);
+    }
+    wave_share(line, file);
+    const float *b0 = simt::wave_seen(mma_col(0)) + 8, *b1 = simt::wave_seen(16 + mma_col(0)) + 8;
+    for (int e = 0; e < 8; e++) {
+        const float *a0 = simt::wave_seen(mma_row(e)), *a1 = simt::wave_seen(16 + mma_row(e));
+        float s = acc.v[e];
+        for (int k = 0; k < 8; k++) s += a0[k] * b0[k];
+        for (int k = 0; k < 8; k++) s += a1[k] * b1[k];
+        acc.v[e] = s;
+    }
+}
 #else
-// The plain twin: the layout of gfx11, the sums in f32.
+// No matrix unit that this header knows (gfx12's layout differs from gfx11's): plain sums.
 DEV int mma_row(int e) { return 2 * e + (int)(lane() / 16); }
 DEV int mma_col(int) { return (int)(lane() & 15); }
 DEV void mma16(Acc &acc, S<u16> A, S<u16> B, int ld) {
     float b[16];
-    for (int k = 0; k < 16; k++) { u16 h = B[(lane() & 15) * ld + k]; b[k] = f16_f32(h); }
-    for (int e = 0; e < 8; e++) {
-        float s = acc.v[e];
-        for (int k = 0; k < 16; k++) { u16 h = A[mma_row(e) * ld + k]; s += f16_f32(h) * b[k]; }
-        acc.v[e] = s;
-    }
+#pragma unroll
+    for (int k = 0; k < 16; k++) b[k] = f16_f32(B[mma_col(0) * ld + k]);
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+#pragma unroll
+        for (int k = 0; k < 16; k++) acc.v[e] += f16_f32(A[mma_row(e) * ld + k]) * b[k];
 }
 #endif

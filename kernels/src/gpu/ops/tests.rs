@@ -1,14 +1,15 @@
-//! Every kernel on the host fibres against the reference tier, on random inputs with tails.
+//! Every kernel against the reference tier, on random inputs with tails: on the host fibres, or on the hardware that
+//! `LEGWORK_TEST_DEVICE=rocm|cuda` names (`LEGWORK_TEST_KERNELS` is a folder of code objects for it).
 
 use crate::blocks::{BlockType, decode};
 use crate::cpu::Pool;
 use crate::device::DeviceKind;
-use crate::gpu::{Gpu, GpuMemory};
+use crate::gpu::Gpu;
 use crate::knobs::Knobs;
 use crate::ops::{self, Ctx, Gating, MatPart, Op, OpError, RopeStyle, RopeTable, Selection};
 use crate::registry::{Registry, TierChoice};
 use crate::simt::SimtDriver;
-use crate::tensor::{DType, DeviceMemory, HostDomain, MemoryDomain, Tensor, Weight, WeightData};
+use crate::tensor::{DType, HostDomain, MemoryDomain, Tensor, Weight, WeightData};
 use std::sync::Arc;
 
 /// A linear congruential generator: the tests need spread, not randomness.
@@ -36,7 +37,8 @@ struct Bench {
     device: Registry,
     pool: Pool,
     gpu: Gpu,
-    driver: Arc<SimtDriver>,
+    /// The fibres' driver, unless the tests run on hardware.
+    simt: Option<Arc<SimtDriver>>,
     rng: Rng,
 }
 
@@ -48,17 +50,27 @@ struct Pair {
 
 impl Bench {
     fn new(seed: u64) -> Self {
-        let driver = Arc::new(SimtDriver::new(seed));
-        let gpu = Gpu::with_driver(driver.clone(), None).unwrap();
+        let named = std::env::var("LEGWORK_TEST_DEVICE").unwrap_or_default();
+        let kernels = std::env::var_os("LEGWORK_TEST_KERNELS").map(std::path::PathBuf::from);
+        let open = |kind| Gpu::open(kind, &Knobs::default(), kernels.as_deref()).unwrap();
+        let (gpu, simt) = match named.as_str() {
+            "rocm" => (open(DeviceKind::Rocm), None),
+            "cuda" => (open(DeviceKind::Cuda), None),
+            "" | "simt" => {
+                let driver = Arc::new(SimtDriver::new(seed));
+                (Gpu::with_driver(driver.clone(), None).unwrap(), Some(driver))
+            }
+            other => panic!("LEGWORK_TEST_DEVICE={other}"),
+        };
         let mut device = Registry::empty(Knobs::default(), TierChoice::NativeOnly);
-        crate::gpu::register(&mut device, DeviceKind::Simt);
-        device.set_memory(DeviceKind::Simt, gpu.memory_facts());
+        crate::gpu::register(&mut device, gpu.kind());
+        device.set_memory(gpu.kind(), gpu.memory_facts());
         Bench {
             host: Registry::new(Knobs::default(), TierChoice::ReferenceOnly),
             device,
             pool: Pool::new(1),
             gpu,
-            driver,
+            simt,
             rng: Rng(seed * 77 + 5),
         }
     }
@@ -87,12 +99,10 @@ impl Bench {
 
     fn weight(&mut self, ty: BlockType, n_in: usize, n_out: usize, n_mat: usize) -> (Weight, Weight) {
         let bytes = random_blocks(&mut self.rng, ty, n_in * n_out * n_mat);
-        let memory = GpuMemory::new(self.driver.clone(), bytes.len(), &format!("weight {ty}")).unwrap();
-        let mut memory: Box<dyn DeviceMemory> = Box::new(memory);
-        memory.upload(0, &bytes).unwrap();
+        let memory = self.gpu.domain().weight(&bytes, &format!("weight {ty}")).unwrap();
         let weight = |data| Weight { name: format!("test.{ty}"), ty, n_in, n_out, n_mat, data };
         let len = bytes.len();
-        (weight(WeightData::Host { bytes: Arc::new(bytes), offset: 0, len }), weight(WeightData::Device(Arc::from(memory))))
+        (weight(WeightData::Host { bytes: Arc::new(bytes), offset: 0, len }), weight(WeightData::Device(memory)))
     }
 
     fn on_host<O: Op>(&mut self, args: O::Args<'_>) {
@@ -100,7 +110,8 @@ impl Bench {
     }
 
     fn on_device<O: Op>(&mut self, args: O::Args<'_>) -> Result<(), OpError> {
-        self.device.run::<O>(&mut Ctx { pool: &self.pool, device: Some(&mut self.gpu) }, DeviceKind::Simt, args)
+        let kind = self.gpu.kind();
+        self.device.run::<O>(&mut Ctx { pool: &self.pool, device: Some(&mut self.gpu) }, kind, args)
     }
 }
 
@@ -616,7 +627,9 @@ fn experts_by_pairs_and_by_groups() {
 fn results_do_not_depend_on_the_schedule() {
     let run = |seed| {
         let mut b = Bench::new(15);
-        b.driver.set_seed(seed);
+        if let Some(driver) = &b.simt {
+            driver.set_seed(seed);
+        }
         let x = b.random(4 * 900);
         let (base, slots) = (b.i32(vec![0; 4]), b.i32(vec![899, 700, 400, 899]));
         let (mut index, mut count) = (b.i32(vec![-1; 4 * 60]), b.i32(vec![0; 4]));
@@ -636,6 +649,9 @@ fn results_do_not_depend_on_the_schedule() {
 #[test]
 fn a_bad_token_id_is_a_report_with_its_place() {
     let mut b = Bench::new(16);
+    if b.simt.is_none() {
+        return; // hardware would not survive it
+    }
     let (_, table) = b.weight(BlockType::Q8_0, 256, 5, 1);
     let ids = b.i32(vec![1, 5]); // one past the last row
     let mut out = b.zeros(DType::F32, 512);
