@@ -11,7 +11,9 @@ use crate::tensor::Weight;
 /// Longest latent and longest cache row of the attention kernel.
 const MAX_LORA: usize = 512;
 const MAX_WIDTH: usize = 576;
+/// Query heads of a block, without and with matrix units.
 const HEADS: usize = 8;
+const MATRIX_HEADS: usize = 16;
 
 fn table_fits(t: &RopeTable) -> Result<(), String> {
     if t.dim.is_multiple_of(2) && t.freq.len() == t.dim / 2 && t.freq.len() <= MAX_ROPE_PAIRS {
@@ -184,7 +186,9 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
     per_head(gpu, op, &PerHead { weight: a.k_b, heads: a.heads, x: q, head_stride: head, out: qa, rows: a.rows })?;
 
     // Enough blocks to fill the device, but no split of fewer than 64 keys.
-    let groups = a.heads.div_ceil(HEADS);
+    let matrix = dtype != 0 && a.lora.is_multiple_of(16) && a.rope.is_multiple_of(16);
+    let (kernel, heads) = if matrix { ("mla_attention_mma", MATRIX_HEADS) } else { ("mla_attention", HEADS) };
+    let groups = a.heads.div_ceil(heads);
     let keys = if a.selection.is_some() { chosen.min(a.slot_end) } else { a.slot_end };
     let wanted = (4 * gpu.driver().facts().multiprocessors as usize).div_ceil(a.rows * groups);
     let splits = gpu.splits.unwrap_or_else(|| i32::try_from(wanted.min(keys.div_ceil(64)).clamp(1, 64)).unwrap_or(1));
@@ -236,7 +240,7 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
             rows: int(op, "rows", rows)?,
             ..args
         };
-        gpu.launch("mla_attention", [x, y, blocks_yz(op, "rows", rows)?], 256, &args).on(op, kind)?;
+        gpu.launch(kernel, [x, y, blocks_yz(op, "rows", rows)?], 256, &args).on(op, kind)?;
         if splits > 1 {
             gpu.launch("mla_merge", [blocks(op, "rows", rows * a.heads)?, 1, 1], 256, &args).on(op, kind)?;
         }

@@ -207,7 +207,7 @@ fn argument_structs_have_the_sizes_that_the_kernels_were_compiled_with() {
                 "rope" => size_of::<a::RopeArgs>(),
                 "fused_norm_rope" => size_of::<a::FusedArgs>(),
                 "cache_rows" => size_of::<a::CacheArgs>(),
-                "mla_attention" | "mla_merge" => size_of::<a::MlaArgs>(),
+                "mla_attention" | "mla_attention_mma" | "mla_merge" => size_of::<a::MlaArgs>(),
                 "indexer_logits" => size_of::<a::IndexerArgs>(),
                 "topk_select" => size_of::<a::TopkArgs>(),
                 "moe_route" => size_of::<a::RouteArgs>(),
@@ -499,6 +499,11 @@ fn attention_dense_and_sparse_in_both_forms() {
     // the tiled products of many rows, 16-bit caches, blocks
     let error = attention(&mut b, &Shape { rows: 11, ty: BlockType::F16, dtype: DType::F16, ..plain });
     assert!(error <= 1e-5, "f16: NMSE {error:e}");
+    // matrix units: few keys, more keys than a tile, splits that hold less than one
+    for (keys, splits, sparse, dtype) in [(3, Some(1), None, DType::F16), (45, Some(5), None, DType::F16), (45, Some(2), Some(17), DType::BF16)] {
+        let error = attention(&mut b, &Shape { keys, splits, sparse, dtype, heads: 18, ..plain });
+        assert!(error <= 1e-5, "{keys} keys, {splits:?} splits: NMSE {error:e}");
+    }
     for rows in [1, 9] {
         let error = attention(&mut b, &Shape { rows, nope: 192, lora: 128, ty: BlockType::Q8_0, dtype: DType::BF16, ..plain });
         assert!(error <= 5e-4, "Q8_0, {rows} rows: NMSE {error:e}");
