@@ -102,7 +102,7 @@ pub struct RunArgs {
     /// Leg file, or the name of a built-in leg set (see `legwork legs`).
     #[arg(value_name = "FILE|NAME")]
     pub what: String,
-    /// Run only this leg; may be given more than once.
+    /// Run only this leg; `*` stands for any characters; may be given more than once.
     #[arg(long = "leg", value_name = "NAME")]
     pub legs: Vec<String>,
     /// Counted attempts per leg.
