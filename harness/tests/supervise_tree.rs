@@ -352,6 +352,14 @@ fn who_holds_the_terminal_does_not_hold_us() {
     });
     assert!(r.outcome.wall_s < 30.0);
     assert!(r.read("output.raw").contains("leader done"));
+    let r = attempt(helper(&["background-child", "63"]), |_| {});
+    if is_root() {
+        r.expect(Expect {
+            code: Some(0),
+            leaks: 1,
+            ..Expect::default()
+        }); // it went with the terminal, and is counted
+    }
 }
 
 fn a_leg_that_kills_its_parent_is_still_supervised() {

@@ -125,6 +125,9 @@ struct Reader {
     live: Vec<Line>,
     live_events: Vec<EngineEvent>,
     flood_told: bool,
+    /// Nobody holds the terminal; somebody of the session may open it again.
+    hung_up: bool,
+    draining: bool,
     got: Captured,
 }
 
@@ -158,9 +161,14 @@ pub fn prepare(set: CaptureSetup) -> io::Result<impl FnOnce() -> Captured + Send
         live: Vec::new(),
         live_events: Vec::new(),
         flood_told: false,
+        hung_up: false,
+        draining: false,
         got: Captured::default(),
     };
-    Ok(move || reader.run())
+    Ok(move || {
+        crate::os::process::hurry_this_thread();
+        reader.run()
+    })
 }
 
 /// Which descriptor.
@@ -177,10 +185,12 @@ impl Reader {
         open.extend(self.set.stderr.is_some().then_some(Source::Stderr));
         open.extend(self.set.events.is_some().then_some(Source::Events));
         let mut buf = vec![0u8; READ];
-        let mut draining = false;
         while !open.is_empty() {
-            let ready = self.poll(&open, draining);
-            draining |= ready.stop;
+            let mut ready = self.poll(&open);
+            self.draining |= ready.stop;
+            if self.hung_up && open.contains(&Source::Pty) {
+                ready.sources.push(Source::Pty);
+            }
             if ready.none && self.has_piece() {
                 self.flush_pieces();
             }
@@ -194,7 +204,7 @@ impl Reader {
             }
             self.write_log();
             self.tell_live();
-            if draining && !read_any {
+            if self.draining && !read_any {
                 break;
             }
         }
@@ -212,11 +222,26 @@ impl Reader {
         }
     }
 
-    fn poll(&self, open: &[Source], draining: bool) -> Ready {
-        let mut fds: Vec<RawFd> = open.iter().map(|&s| self.fd(s)).collect();
-        fds.push(if draining { -1 } else { self.set.stop.fd() });
-        let timeout = if draining {
+    fn poll(&self, open: &[Source]) -> Ready {
+        let mut fds: Vec<RawFd> = open
+            .iter()
+            .map(|&s| {
+                if s == Source::Pty && self.hung_up {
+                    -1
+                } else {
+                    self.fd(s)
+                }
+            })
+            .collect();
+        fds.push(if self.draining {
+            -1
+        } else {
+            self.set.stop.fd()
+        });
+        let timeout = if self.draining {
             20
+        } else if self.hung_up {
+            50
         } else if self.has_piece() {
             PIECE_AFTER_MS
         } else {
@@ -253,6 +278,7 @@ impl Reader {
         match got {
             Ok(0) => None,
             Ok(n) => {
+                self.hung_up &= s != Source::Pty;
                 let bytes = &buf[..n];
                 self.set.state.last_ns.store(now, Ordering::Relaxed);
                 match s {
@@ -264,7 +290,10 @@ impl Reader {
             }
             Err(e) => match (e.kind(), e.raw_os_error()) {
                 (io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted, _) => Some(0),
-                (_, Some(libc::EIO)) if s == Source::Pty => None, // the last holder of the terminal is gone
+                (_, Some(libc::EIO)) if s == Source::Pty => {
+                    self.hung_up = true;
+                    if self.draining { None } else { Some(0) }
+                } // the last holder of the terminal is gone
                 _ => {
                     self.got.read_error = Some(e.to_string());
                     None

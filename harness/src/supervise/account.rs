@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use legwork_reports::model::{Exit, Files};
+use legwork_reports::model::{Descendant, Exit, Files, Leak};
 
 use super::attempt::Attempt;
 use super::spec::{AttemptOutcome, CollectorNote, CoreFile, KernelLogInfo};
@@ -122,6 +122,21 @@ fn outcome(
             ));
         }
     }
+    for d in &mut descendants {
+        if let Some(c) = cores.iter().find(|c| c.pid == d.pid) {
+            d.comm = c.comm.clone().or(d.comm.take()); // the core knows better than a look that came late
+        }
+    }
+    let mut leaks = a.leaks;
+    for d in hung_up(&descendants, end_ns.saturating_sub(a.start_ns)) {
+        if !leaks.iter().any(|l| l.pid == d.pid) {
+            leaks.push(Leak {
+                pid: d.pid,
+                comm: d.comm.clone().unwrap_or_default(),
+                age_s: None,
+            });
+        }
+    }
     if losses.is_some_and(|l| l > 0) {
         warnings
             .push("the kernel lost process events: some ends of descendants may be unknown".into());
@@ -200,7 +215,7 @@ fn outcome(
         wall_s,
         descendants,
         pids,
-        leaks: a.leaks,
+        leaks,
         output_bytes: cap.bytes,
         stamps: cap.stamps,
         phases,
@@ -215,6 +230,16 @@ fn outcome(
         collectors,
         files: files(&spec.dir),
     }
+}
+
+/// Who was still there when the leader ended, and went because the session's terminal hung up.
+fn hung_up(all: &[Descendant], leader_end_ns: u64) -> impl Iterator<Item = &Descendant> {
+    #[allow(clippy::cast_precision_loss)]
+    let end_s = leader_end_ns as f64 / 1e9;
+    all.iter().filter(move |d| {
+        d.end.is_some_and(|e| e.signal == Some(libc::SIGHUP))
+            && d.ended_s.is_some_and(|s| s >= end_s - 0.05)
+    })
 }
 
 /// The tree's peak: the largest sum that was sampled, or the kernel's own figure for the largest process.

@@ -65,6 +65,8 @@ pub(super) struct Attempt<'a> {
     pub guardian_pid: i32,
     pub guardian_alive: bool,
     pub control_pipe: Option<PipeWriter>,
+    /// Held to the end: closing the terminal would send SIGHUP into the leg.
+    _terminal: std::fs::File,
     news: Receiver<News>,
     pub state: Arc<CaptureState>,
     pub capture: JoinHandle<Captured>,
@@ -230,6 +232,7 @@ impl<'a> Attempt<'a> {
             guardian,
             control,
             words,
+            pty,
             ..
         } = s;
         watchers::words(words, tell);
@@ -242,6 +245,7 @@ impl<'a> Attempt<'a> {
             guardian_pid,
             guardian_alive: true,
             control_pipe: Some(control),
+            _terminal: pty,
             news,
             state,
             capture,

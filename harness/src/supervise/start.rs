@@ -139,6 +139,7 @@ impl Started {
             .write_all(b"G")
             .map_err(SuperviseError::io("tell the spawn stub to go"))?;
         let mut notes = Vec::new();
+        let mut leader = None;
         loop {
             let mut line = String::new();
             let n = self
@@ -146,6 +147,9 @@ impl Started {
                 .read_line(&mut line)
                 .map_err(SuperviseError::io("hear from the spawn stub"))?;
             if n == 0 {
+                if let Some(pid) = leader {
+                    return Ok((pid, notes)); // the leg was quick to kill its parent
+                }
                 let status = self
                     .guardian
                     .wait()
@@ -157,7 +161,12 @@ impl Started {
                 });
             }
             match serde_json::from_str::<Word>(&line) {
-                Ok(Word::Leader { pid }) => return Ok((pid, notes)),
+                Ok(Word::Leader { pid }) => leader = Some(pid),
+                Ok(Word::Running) => {
+                    if let Some(pid) = leader {
+                        return Ok((pid, notes));
+                    }
+                }
                 Ok(Word::Note { text }) => notes.push(text),
                 Ok(Word::Failed { step, errno, what }) => {
                     let mut message = io::Error::from_raw_os_error(errno).to_string();

@@ -101,9 +101,7 @@ impl Tree {
             }
             ProcEvent::Exec { pid, .. } => {
                 if let Some(p) = self.live.get_mut(pid) {
-                    if let Some(c) = procfs::comm(*pid) {
-                        p.comm = Some(c);
-                    }
+                    p.comm = procfs::comm(*pid); // the name before exec is another program's
                     p.cwd = procfs::cwd(*pid).or(p.cwd.take());
                 }
             }

@@ -52,6 +52,7 @@ pub fn process_events(
     stop: Wake,
 ) -> JoinHandle<EventsEnd> {
     std::thread::spawn(move || {
+        crate::os::process::hurry_this_thread();
         let mut end = EventsEnd::default();
         let mut batch = Vec::new();
         loop {

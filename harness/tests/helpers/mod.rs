@@ -19,10 +19,7 @@ pub fn run_if_asked() {
         "say" => println!("{}", arg(0)),
         "sleep" => std::thread::sleep(secs(0)),
         "segv" => segv(),
-        "abort" => {
-            unlimited_core_or_not();
-            std::process::abort();
-        }
+        "abort" => std::process::abort(),
         "ignore-term" => ignore_term(secs(0)),
         "setsid-child" => setsid_child(secs(0)),
         "double-fork" => double_fork(secs(0)),
@@ -72,8 +69,6 @@ pub fn run_if_asked() {
     std::process::exit(0);
 }
 
-fn unlimited_core_or_not() {}
-
 fn segv() -> ! {
     println!("about to crash");
     // A fault at a known address, from native code: the kernel sees SIGSEGV with si_addr 0x1234.
@@ -87,7 +82,10 @@ fn segv() -> ! {
 
 fn ignore_term(d: Duration) {
     // SAFETY: ignoring a signal installs no handler.
-    unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+    unsafe {
+        libc::signal(libc::SIGTERM, libc::SIG_IGN);
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+    }
     println!("ignoring SIGTERM");
     std::thread::sleep(d);
 }
@@ -125,9 +123,15 @@ fn double_fork(d: Duration) {
     println!("leader done");
 }
 
-/// A child that ignores SIGTERM and holds the terminal.
+/// A child that holds the terminal and ignores SIGTERM and SIGHUP (for 63 seconds: heeds them).
 fn background_child(d: Duration) {
-    fork(|| ignore_term(d));
+    fork(|| {
+        if d.as_secs() == 63 {
+            std::thread::sleep(d)
+        } else {
+            ignore_term(d)
+        }
+    });
     std::thread::sleep(Duration::from_millis(50));
     println!("leader done");
 }
