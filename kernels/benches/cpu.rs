@@ -4,7 +4,7 @@
 //! rounds on one thread; weights are larger than the second-level cache.
 
 use legwork_kernels::blocks::{BlockType, decode};
-use legwork_kernels::cpu::{ActKind, Acts, Isa, gemv};
+use legwork_kernels::cpu::{ActKind, Acts, Isa, Matrix, Pool, Store, gemv, matmul};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -83,10 +83,61 @@ fn bench_gemv(filter: &str) {
     }
 }
 
+fn bench_matmul(filter: &str) {
+    println!(
+        "matmul, {}, one thread, 512 x 2048 weights",
+        Isa::best().name()
+    );
+    println!("type      rows  GFLOP/s  per row of gemv  ratio");
+    let pool = Pool::new(1);
+    let (n_out, n_in) = (512, 2048);
+    for &ty in BlockType::ALL {
+        if !ty.name().contains(filter) || is_plain_integer(ty) {
+            continue;
+        }
+        let w = common::random_rows(ty, n_out, n_in, 1);
+        let Ok(matrix) = Matrix::new(ty, n_in, n_out, &w) else {
+            continue;
+        };
+        let one = Acts::new(ActKind::of(ty), &common::wave(n_in, 0.5), n_in);
+        let Ok(one) = one else { continue };
+        let mut out = vec![0.0; n_out];
+        let single = best(5, || {
+            let done = gemv(Isa::best(), ty, &w, n_in, one.row(0), &mut out);
+            black_box((&out, done.is_ok()));
+        });
+        for m in [4, 16, 64, 512] {
+            let Ok(acts) = Acts::new(ActKind::of(ty), &common::wave(m * n_in, 0.5), n_in) else {
+                continue;
+            };
+            let mut out = vec![0.0; m * n_out];
+            let native = best(if m > 64 { 3 } else { 5 }, || {
+                let done = matmul(&pool, Isa::best(), matrix, &acts, &mut out, Store::Write);
+                black_box((&out, done.is_ok()));
+            });
+            let flops = (2 * m * n_out * n_in) as f64;
+            println!(
+                "{:9} {m:4} {:8.1} {:16.1} {:6.1}",
+                ty.name(),
+                flops / native / 1e9,
+                flops / (single * m as f64) / 1e9,
+                single * m as f64 / native
+            );
+        }
+    }
+}
+
+/// Types that no weight has.
+fn is_plain_integer(ty: BlockType) -> bool {
+    use BlockType::{F64, I8, I16, I32, I64};
+    matches!(ty, I8 | I16 | I32 | I64 | F64)
+}
+
 fn main() {
     let filter = std::env::args()
         .skip(1)
         .find(|a| !a.starts_with('-'))
         .unwrap_or_default();
+    bench_matmul(&filter);
     bench_gemv(&filter);
 }

@@ -303,18 +303,17 @@ impl Array {
             ValueType::F64 => Array::F64(numbers(cursor, count, what, f64::from_le_bytes)?),
             ValueType::Bool => Array::Bool(numbers(cursor, count, what, |[b]: [u8; 1]| b != 0)?),
             ValueType::String => {
-                let mut strings = Strings {
-                    text: String::new(),
-                    ends: Vec::with_capacity(count as usize),
-                };
+                let mut strings = Strings::default();
                 for _ in 0..count {
                     strings.push(cursor.string(what)?);
                 }
                 strings.text.shrink_to_fit();
+                strings.ends.shrink_to_fit();
                 Array::String(strings)
             }
             ValueType::Array => {
-                let mut out = Vec::with_capacity(count as usize);
+                // Grows as elements come: a claimed count at every depth must not reserve at each.
+                let mut out = Vec::new();
                 for _ in 0..count {
                     out.push(Array::read(cursor, what, depth + 1)?);
                 }

@@ -145,11 +145,9 @@ impl Layout<'_> {
             return layer.min(2);
         }
         let steps = (self.shape.layers - lead).saturating_sub(1);
-        if steps == 0 {
-            3
-        } else {
-            3 + ((layer - lead) * 74 + steps / 2) / steps
-        }
+        3 + ((layer - lead) * 74 + steps / 2)
+            .checked_div(steps)
+            .unwrap_or(0)
     }
 
     fn attention(&mut self, layer: u64) {

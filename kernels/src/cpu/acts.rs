@@ -222,6 +222,16 @@ impl Acts {
         )
     }
 
+    /// `cols` unrounded values from column `from` of row `i`.
+    #[inline(always)]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "read by tiles")
+    )]
+    pub(super) fn floats(&self, i: usize, from: usize, cols: usize) -> &[f32] {
+        &self.x[i * self.n + from..][..cols]
+    }
+
     /// How the rows are rounded.
     pub fn kind(&self) -> ActKind {
         self.kind

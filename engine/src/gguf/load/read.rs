@@ -163,7 +163,7 @@ fn read_whole_pages(
                 ));
             }
             // A short read that is no multiple of a page can only be the end of the file.
-            Ok(n) if done + n < needed && n as u64 % PAGE != 0 => {
+            Ok(n) if done + n < needed && !(n as u64).is_multiple_of(PAGE) => {
                 return Err(Error::new(
                     ErrorKind::UnexpectedEof,
                     "the file became shorter while it was read",

@@ -64,19 +64,24 @@ fn spread4(q: &[i8; 256], k: usize) -> __m256i {
     _mm256_set1_epi32(i32::from_le_bytes([a as u8, b as u8, c as u8, d as u8]))
 }
 
-/// Two words everywhere.
+/// Words `2 k` and `2 k + 1` everywhere.
+///
+/// # Safety
+/// `q` has more than `2 k + 1` elements.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn spread2(q: &[i16], k: usize) -> __m256i {
-    let [a, b] = q.as_chunks::<2>().0[k];
-    _mm256_set1_epi32(i32::from(a as u16) | i32::from(b) << 16)
+unsafe fn spread2(q: &[i16], k: usize) -> __m256i {
+    debug_assert!(2 * k + 1 < q.len());
+    // SAFETY: both elements exist by the caller's promise; read as one word, or the compiler puts
+    // them together in registers.
+    _mm256_set1_epi32(unsafe { q.as_ptr().cast::<i32>().add(k).read_unaligned() })
 }
 
 /// A byte tile. `STEPS` and `SUB` as in [`super::dot256::Super`].
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
     tile: &Tile8,
-    x: [Bytes<'_>; M],
+    x: &[Bytes<'_>; M],
     out: &mut [Sums; M],
 ) {
     let mut total = [[_mm256_setzero_si256(); 2]; M];
@@ -85,7 +90,7 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
         for s in 0..STEPS {
             let k = w * STEPS + s;
             let [low, high] = halves(&tile.q[k & 63]);
-            for (short, x) in short.iter_mut().zip(&x) {
+            for (short, x) in short.iter_mut().zip(x) {
                 let x = spread4(x.q, k & 63);
                 let [a, b] = [_mm256_maddubs_epi16(low, x), _mm256_maddubs_epi16(high, x)];
                 if s == 0 {
@@ -109,7 +114,8 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
         let sums: &[i16] = if SUB == 16 { x.sums16 } else { x.sums32 };
         for k in 0..128 / SUB {
             let [low, high] = halves(&tile.offsets[k & 7]);
-            let s = spread2(sums, k);
+            // SAFETY: 256 columns have `256 / SUB` sums.
+            let s = unsafe { spread2(sums, k) };
             offset[0] = _mm256_add_epi32(offset[0], _mm256_madd_epi16(low, s));
             offset[1] = _mm256_add_epi32(offset[1], _mm256_madd_epi16(high, s));
         }
@@ -128,22 +134,24 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
 pub(crate) fn words32<const MIN: bool, const M: usize>(
     tile: &Tile16,
     blocks: usize,
-    x: [Words<'_>; M],
+    x: &[Words<'_>; M],
     out: &mut [Sums; M],
 ) {
+    assert!(x.iter().all(|x| x.q.len() >= 32 * blocks) && blocks <= 8);
     let mut sums = [[_mm256_setzero_ps(); 2]; M];
     for b in 0..blocks {
         let mut total = [[_mm256_setzero_si256(); 2]; M];
         for k in 16 * b..16 * b + 16 {
             let [low, high] = halves(&tile.q[k & 127]);
-            for (total, x) in total.iter_mut().zip(&x) {
-                let x = spread2(x.q, k);
+            for (total, x) in total.iter_mut().zip(x) {
+                // SAFETY: `k < 16 * blocks`, and there are `32 * blocks` words.
+                let x = unsafe { spread2(x.q, k) };
                 total[0] = _mm256_add_epi32(total[0], _mm256_madd_epi16(low, x));
                 total[1] = _mm256_add_epi32(total[1], _mm256_madd_epi16(high, x));
             }
         }
         let d = halves_f32(&tile.d[b & 7]);
-        for ((sums, total), x) in sums.iter_mut().zip(total).zip(&x) {
+        for ((sums, total), x) in sums.iter_mut().zip(total).zip(x) {
             let dx = _mm256_set1_ps(x.d[b]);
             for h in 0..2 {
                 let factor = _mm256_mul_ps(d[h], dx);
@@ -152,7 +160,7 @@ pub(crate) fn words32<const MIN: bool, const M: usize>(
         }
         if MIN {
             let min = halves_f32(&tile.min[b & 7]);
-            for (sums, x) in sums.iter_mut().zip(&x) {
+            for (sums, x) in sums.iter_mut().zip(x) {
                 let s = _mm256_set1_ps(x.s[b]);
                 sums[0] = _mm256_fmadd_ps(min[0], s, sums[0]);
                 sums[1] = _mm256_fmadd_ps(min[1], s, sums[1]);
@@ -166,18 +174,20 @@ pub(crate) fn words32<const MIN: bool, const M: usize>(
 
 /// A word tile with one scale for its 256 columns.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn words256<const M: usize>(tile: &Tile16, x: [Words<'_>; M], out: &mut [Sums; M]) {
+pub(crate) fn words256<const M: usize>(tile: &Tile16, x: &[Words<'_>; M], out: &mut [Sums; M]) {
+    assert!(x.iter().all(|x| x.q.len() >= 256));
     let mut total = [[_mm256_setzero_si256(); 2]; M];
     for (k, q) in tile.q.iter().enumerate() {
         let [low, high] = halves(q);
-        for (total, x) in total.iter_mut().zip(&x) {
-            let x = spread2(x.q, k);
+        for (total, x) in total.iter_mut().zip(x) {
+            // SAFETY: `k < 128`, and there are 256 words.
+            let x = unsafe { spread2(x.q, k) };
             total[0] = _mm256_add_epi32(total[0], _mm256_madd_epi16(low, x));
             total[1] = _mm256_add_epi32(total[1], _mm256_madd_epi16(high, x));
         }
     }
     let d = halves_f32(&tile.d[0]);
-    for ((out, total), x) in out.iter_mut().zip(total).zip(&x) {
+    for ((out, total), x) in out.iter_mut().zip(total).zip(x) {
         let dx = _mm256_set1_ps(x.d[0]);
         let v =
             [0, 1].map(|h| _mm256_mul_ps(_mm256_cvtepi32_ps(total[h]), _mm256_mul_ps(d[h], dx)));
@@ -187,13 +197,14 @@ pub(crate) fn words256<const M: usize>(tile: &Tile16, x: [Words<'_>; M], out: &m
 
 /// A float tile over `x[i].len()` columns (the same for all `i`).
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn floats<const M: usize>(tile: &TileF, x: [&[f32]; M], out: &mut [Sums; M]) {
+pub(crate) fn floats<const M: usize>(tile: &TileF, x: &[&[f32]; M], out: &mut [Sums; M]) {
     let mut sums = [[_mm256_setzero_ps(); 2]; M];
     let cols = x.iter().map(|x| x.len()).min().unwrap_or(0);
     for (k, w) in tile.w.iter().enumerate().take(cols) {
         let [low, high] = halves_f32(w);
-        for (sums, x) in sums.iter_mut().zip(&x) {
-            let x = _mm256_set1_ps(x[k]);
+        for (sums, x) in sums.iter_mut().zip(x) {
+            // SAFETY: `k < cols`, which no row is shorter than.
+            let x = _mm256_set1_ps(unsafe { *x.get_unchecked(k) });
             sums[0] = _mm256_fmadd_ps(low, x, sums[0]);
             sums[1] = _mm256_fmadd_ps(high, x, sums[1]);
         }

@@ -4,7 +4,7 @@ use super::dot32::{self, Small};
 use super::dot256::Super;
 use super::micro::{self, Bytes, Sums, Words};
 use super::tile::{COLS, ROWS, Tiles};
-use super::{codebook as c, kquant as k};
+use super::{codebook as c, floats, kquant as k};
 use crate::blocks::{BlockType, decode};
 use crate::cpu::acts::{ActKind, Acts};
 
@@ -80,7 +80,10 @@ pub(crate) fn run(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) -> bool {
         BlockType::Q8_0 => smalls::<34, dot32::Q80>(p, tiles, sums),
         BlockType::IQ4_NL => smalls::<18, dot32::Iq4Nl>(p, tiles, sums),
         BlockType::MXFP4 => smalls::<17, dot32::Mxfp4>(p, tiles, sums),
-        _ if p.acts.kind() == ActKind::F32 => floats(p, tiles, sums),
+        BlockType::F32 if p.acts.n() % 8 == 0 => plain::<4, floats::F32>(p, tiles, sums),
+        BlockType::F16 if p.acts.n() % 8 == 0 => plain::<2, floats::F16>(p, tiles, sums),
+        BlockType::BF16 if p.acts.n() % 8 == 0 => plain::<2, floats::Bf16>(p, tiles, sums),
+        _ if p.acts.kind() == ActKind::F32 => decoded(p, tiles, sums),
         _ => return false,
     }
     true
@@ -105,10 +108,19 @@ fn supers<const B: usize, T: Super<B>, const STEPS: usize, const SUB: usize>(
             }
         };
         in_sixes!(sums, |at, out, M| {
-            let x: [Bytes<'_>; M] = std::array::from_fn(|i| block(at + i));
-            micro::bytes::<STEPS, SUB, M>(&tiles.bytes, x, out)
+            let mut x = [block(at); M];
+            for (i, x) in x.iter_mut().enumerate().skip(1) {
+                *x = block(at + i);
+            }
+            micro::bytes::<STEPS, SUB, M>(&tiles.bytes, &x, out)
         });
     }
+}
+
+#[inline(always)]
+fn words(p: Panel<'_>, i: usize, from: usize, cols: usize) -> Words<'_> {
+    let (q, d, s) = p.acts.words(p.row(i), from, cols);
+    Words { q, d, s }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -116,11 +128,11 @@ fn scaled<const B: usize, T: Super<B>>(p: Panel<'_>, tiles: &mut Tiles, sums: &m
     for b in 0..p.acts.n() / 256 {
         tiles.fill_scaled::<B, T>(&p.w[b * B..], p.row_bytes);
         in_sixes!(sums, |at, out, M| {
-            let x: [Words<'_>; M] = std::array::from_fn(|i| {
-                let (q, d, s) = p.acts.words(p.row(at + i), 256 * b, 256);
-                Words { q, d, s }
-            });
-            micro::words256::<M>(&tiles.words, x, out)
+            let mut x = [words(p, at, 256 * b, 256); M];
+            for (i, x) in x.iter_mut().enumerate().skip(1) {
+                *x = words(p, at + i, 256 * b, 256);
+            }
+            micro::words256::<M>(&tiles.words, &x, out)
         });
     }
 }
@@ -132,22 +144,42 @@ fn smalls<const B: usize, T: Small<B>>(p: Panel<'_>, tiles: &mut Tiles, sums: &m
         let cols = COLS.min(n - from);
         tiles.fill_words::<B, T>(&p.w[from / 32 * B..], p.row_bytes, cols / 32);
         in_sixes!(sums, |at, out, M| {
-            let x: [Words<'_>; M] = std::array::from_fn(|i| {
-                let (q, d, s) = p.acts.words(p.row(at + i), from, cols);
-                Words { q, d, s }
-            });
-            if T::HAS_MIN {
-                micro::words32::<true, M>(&tiles.words, cols / 32, x, out)
-            } else {
-                micro::words32::<false, M>(&tiles.words, cols / 32, x, out)
+            let mut x = [words(p, at, from, cols); M];
+            for (i, x) in x.iter_mut().enumerate().skip(1) {
+                *x = words(p, at + i, from, cols);
             }
+            if T::HAS_MIN {
+                micro::words32::<true, M>(&tiles.words, cols / 32, &x, out)
+            } else {
+                micro::words32::<false, M>(&tiles.words, cols / 32, &x, out)
+            }
+        });
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn plain<const B: usize, T: floats::FromBytes<B>>(
+    p: Panel<'_>,
+    tiles: &mut Tiles,
+    sums: &mut [Sums],
+) {
+    let n = p.acts.n();
+    for from in (0..n).step_by(COLS) {
+        let cols = COLS.min(n - from);
+        tiles.fill_plain::<B, T>(p.w, p.row_bytes, from, cols);
+        in_sixes!(sums, |at, out, M| {
+            let mut x = [p.acts.floats(p.row(at), from, cols); M];
+            for (i, x) in x.iter_mut().enumerate().skip(1) {
+                *x = p.acts.floats(p.row(at + i), from, cols);
+            }
+            micro::floats::<M>(&tiles.floats, &x, out)
         });
     }
 }
 
 /// Any type, decoded to floats, with activations that are not rounded.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn floats(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) {
+fn decoded(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) {
     let n = p.acts.n();
     let rows = (p.w.len() / p.row_bytes).min(ROWS);
     let mut decoded = vec![0.0; rows * COLS];
@@ -165,9 +197,11 @@ fn floats(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) {
         }
         tiles.fill_floats(decoded, cols);
         in_sixes!(sums, |at, out, M| {
-            let x: [&[f32]; M] =
-                std::array::from_fn(|i| &p.acts.row(p.row(at + i)).x[from..from + cols]);
-            micro::floats::<M>(&tiles.floats, x, out)
+            let mut x = [p.acts.floats(p.row(at), from, cols); M];
+            for (i, x) in x.iter_mut().enumerate().skip(1) {
+                *x = p.acts.floats(p.row(at + i), from, cols);
+            }
+            micro::floats::<M>(&tiles.floats, &x, out)
         });
     }
 }

@@ -6,6 +6,7 @@
 
 use super::dot32::Small;
 use super::dot256::{Offset, Stage, Super};
+use super::floats::FromBytes;
 use super::vec::{bytes, load, store};
 use std::arch::x86_64::*;
 
@@ -220,6 +221,37 @@ impl Tiles {
                     let rows = rows.map(|row| row[j][part]);
                     for (k, v) in transpose(rows).into_iter().enumerate() {
                         put16(&mut self.words.q[16 * j + 8 * part + k], half, v);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fill the float tile from rows of plain floats, `cols` (a multiple of 8) from column `from`.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(crate) fn fill_plain<const B: usize, T: FromBytes<B>>(
+        &mut self,
+        w: &[u8],
+        stride: usize,
+        from: usize,
+        cols: usize,
+    ) {
+        for c in 0..cols / 8 {
+            for half in 0..2 {
+                let mut rows = [_mm256_setzero_si256(); 8];
+                for (i, row) in rows.iter_mut().enumerate() {
+                    let at = (8 * half + i) * stride + (from + 8 * c) * B;
+                    let eight = w.get(at..).and_then(|w| w.as_chunks::<B>().0.first_chunk());
+                    if let Some(eight) = eight {
+                        // SAFETY: this function is only reached where the processor has AVX2,
+                        // FMA and F16C.
+                        *row = _mm256_castps_si256(unsafe { T::eight(eight) });
+                    }
+                }
+                for (k, v) in transpose(rows).into_iter().enumerate() {
+                    let column = &mut self.floats.w[8 * c + k & (COLS - 1)];
+                    if let Some(to) = column[8 * half..].first_chunk_mut() {
+                        super::vec::store_f32(to, _mm256_castsi256_ps(v));
                     }
                 }
             }
