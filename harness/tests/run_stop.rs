@@ -13,18 +13,30 @@ use legwork_reports::model::Class;
 fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ready() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "waited in vain for {what}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 fn start(bench: &Bench, text: &str) -> Child {
     bench.write("set.yaml", text);
-    bench.legwork(&["run", "set.yaml", "--out", "runs"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    bench
+        .legwork(&["run", "set.yaml", "--out", "runs"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 fn signal(pid: u32, signal: nix::sys::signal::Signal) {
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()),
+        signal,
+    )
+    .unwrap();
 }
 
 fn alive(pid: &str) -> bool {
@@ -41,12 +53,19 @@ fn set(dir: &Path) -> String {
 }
 
 fn pids(dir: &Path) -> Vec<String> {
-    std::fs::read_to_string(dir.join("pids")).unwrap_or_default().lines().map(str::to_owned).collect()
+    std::fs::read_to_string(dir.join("pids"))
+        .unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
 fn an_interrupt_ends_the_run_with_a_report() {
-    for which in [nix::sys::signal::Signal::SIGINT, nix::sys::signal::Signal::SIGTERM] {
+    for which in [
+        nix::sys::signal::Signal::SIGINT,
+        nix::sys::signal::Signal::SIGTERM,
+    ] {
         let bench = Bench::new();
         let child = start(&bench, &set(bench.path()));
         wait_for("the second attempt", || pids(bench.path()).len() == 2);
@@ -80,18 +99,27 @@ fn a_run_that_was_killed_is_resumed_and_loses_nothing() {
     let dry = bench.call(&["resume", run, "--dry-run"]);
     dry.expect_code(0);
     let said = dry.stdout();
-    assert!(said.contains("done") && said.contains("lost with evidence") && said.contains(": run"), "{said}");
+    assert!(
+        said.contains("done") && said.contains("lost with evidence") && said.contains(": run"),
+        "{said}"
+    );
     let ran = bench.call(&["resume", run]);
     let report = ran.report();
     let attempts = &report.legs[0].attempts;
     // One done before, one lost with its evidence, two run now: the one that makes up for it, and the third.
     assert_eq!(attempts.len(), 4, "{}", ran.said());
-    let lost: Vec<_> = attempts.iter().filter(|a| a.verdict.class != Class::Clean).collect();
+    let lost: Vec<_> = attempts
+        .iter()
+        .filter(|a| a.verdict.class != Class::Clean)
+        .collect();
     assert_eq!(lost.len(), 1, "{attempts:?}");
     assert_eq!((lost[0].n, lost[0].verdict.class), (2, Class::Infra));
     assert!(lost[0].output_bytes.is_some_and(|b| b > 0));
     assert_eq!(ran.code, 14, "{}", ran.said());
-    assert!(!alive(&pids(bench.path())[1]), "a child of the dead run lives on");
+    assert!(
+        !alive(&pids(bench.path())[1]),
+        "a child of the dead run lives on"
+    );
     // What has ended cannot be resumed again.
     bench.call(&["resume", run]).expect_code(2);
 }
@@ -100,20 +128,45 @@ fn a_run_that_was_killed_is_resumed_and_loses_nothing() {
 #[test]
 fn a_journal_cut_anywhere_can_be_resumed() {
     let bench = Bench::new();
-    let ran = bench.run("name: t\nrepeat: 2\nlegs: [{name: a, command: [/bin/echo, x]}]\n", &[]);
+    let ran = bench.run(
+        "name: t\nrepeat: 2\nlegs: [{name: a, command: [/bin/echo, x]}]\n",
+        &[],
+    );
     ran.expect_code(0);
     let journal = std::fs::read_to_string(ran.dir().join("journal.jsonl")).unwrap();
     let lines: Vec<&str> = journal.lines().collect();
     for cut in 1..lines.len() {
         let copy = bench.path().join(format!("cut{cut}"));
-        let status = std::process::Command::new("cp").arg("-r").arg(ran.dir()).arg(&copy).status().unwrap();
+        let status = std::process::Command::new("cp")
+            .arg("-r")
+            .arg(ran.dir())
+            .arg(&copy)
+            .status()
+            .unwrap();
         assert!(status.success());
         let torn = &lines[cut][..lines[cut].len() / 2];
-        std::fs::write(copy.join("journal.jsonl"), format!("{}\n{torn}", lines[..cut].join("\n"))).unwrap();
-        let resumed = bench.legwork(&["resume", copy.to_str().unwrap()]).output().unwrap();
+        std::fs::write(
+            copy.join("journal.jsonl"),
+            format!("{}\n{torn}", lines[..cut].join("\n")),
+        )
+        .unwrap();
+        let resumed = bench
+            .legwork(&["resume", copy.to_str().unwrap()])
+            .output()
+            .unwrap();
         let text = std::fs::read(copy.join("report.json")).unwrap();
         let report: legwork_reports::model::Report = serde_json::from_slice(&text).unwrap();
-        let clean = report.legs[0].attempts.iter().filter(|a| a.verdict.class == Class::Clean).count();
-        assert_eq!(clean, 2, "cut after line {cut}: {}\n{}", lines[cut], String::from_utf8_lossy(&resumed.stderr));
+        let clean = report.legs[0]
+            .attempts
+            .iter()
+            .filter(|a| a.verdict.class == Class::Clean)
+            .count();
+        assert_eq!(
+            clean,
+            2,
+            "cut after line {cut}: {}\n{}",
+            lines[cut],
+            String::from_utf8_lossy(&resumed.stderr)
+        );
     }
 }

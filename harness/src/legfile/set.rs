@@ -221,14 +221,16 @@ impl LegSet {
                 return Err(SelectError::NoSuchLeg {
                     name: name.clone(),
                     set: self.name.clone(),
-                    help: super::error::suggestion(name, names.iter().map(String::as_str)).unwrap_or_default(),
+                    help: super::error::suggestion(name, names.iter().map(String::as_str))
+                        .unwrap_or_default(),
                 });
             }
         }
         if !selection.legs.is_empty() {
             let kept = |name: &str| selection.legs.iter().any(|pattern| glob(pattern, name));
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
-            self.gates.retain(|g| g.leg_names(&all).iter().all(|name| kept(name)));
+            self.gates
+                .retain(|g| g.leg_names(&all).iter().all(|name| kept(name)));
             self.compare.retain(|c| kept(&c.a) && kept(&c.b));
             self.legs.retain(|l| kept(&l.name));
         }
@@ -267,7 +269,9 @@ impl LegSet {
 fn glob(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
-        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| (0..=rest.len()).any(|i| rest.is_char_boundary(i) && glob(tail, &rest[i..]))),
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).any(|i| rest.is_char_boundary(i) && glob(tail, &rest[i..]))
+        }),
     }
 }
 
@@ -277,7 +281,15 @@ mod tests {
 
     #[test]
     fn a_star_stands_for_any_characters() {
-        for (pattern, name, fits) in [("a", "a", true), ("a", "ab", false), ("a*", "ab", true), ("*-cold", "mmap-cold", true), ("*", "", true), ("a*b*c", "a1b2c", true), ("a*b*c", "a1c", false)] {
+        for (pattern, name, fits) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "ab", true),
+            ("*-cold", "mmap-cold", true),
+            ("*", "", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c", false),
+        ] {
             assert_eq!(glob(pattern, name), fits, "{pattern} {name}");
         }
     }

@@ -22,7 +22,9 @@ pub struct Ran {
 
 impl Bench {
     pub fn new() -> Bench {
-        Bench { dir: tempfile::tempdir().unwrap() }
+        Bench {
+            dir: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -56,18 +58,29 @@ impl Bench {
     /// Runs the leg set in `text`.
     pub fn run(&self, text: &str, extra: &[&str]) -> Ran {
         self.write("set.yaml", text);
-        let args: Vec<&str> = ["run", "set.yaml", "--out", "runs"].into_iter().chain(extra.iter().copied()).collect();
+        let args: Vec<&str> = ["run", "set.yaml", "--out", "runs"]
+            .into_iter()
+            .chain(extra.iter().copied())
+            .collect();
         self.call(&args)
     }
 
     pub fn ran(&self, output: Output) -> Ran {
         let code = output.status.code().unwrap_or(-1);
-        Ran { output, code, run: self.newest_run() }
+        Ran {
+            output,
+            code,
+            run: self.newest_run(),
+        }
     }
 
     /// The newest run directory: names begin with the time.
     pub fn newest_run(&self) -> Option<PathBuf> {
-        let mut runs: Vec<PathBuf> = std::fs::read_dir(self.path().join("runs")).ok()?.flatten().map(|e| e.path()).collect();
+        let mut runs: Vec<PathBuf> = std::fs::read_dir(self.path().join("runs"))
+            .ok()?
+            .flatten()
+            .map(|e| e.path())
+            .collect();
         runs.sort();
         runs.pop()
     }
@@ -84,16 +97,24 @@ impl Ran {
 
     /// Everything that was said, for messages of failed assertions.
     pub fn said(&self) -> String {
-        format!("exit {}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout(), self.stderr())
+        format!(
+            "exit {}\n--- stdout\n{}\n--- stderr\n{}",
+            self.code,
+            self.stdout(),
+            self.stderr()
+        )
     }
 
     pub fn dir(&self) -> &Path {
-        self.run.as_deref().unwrap_or_else(|| panic!("no run directory\n{}", self.said()))
+        self.run
+            .as_deref()
+            .unwrap_or_else(|| panic!("no run directory\n{}", self.said()))
     }
 
     pub fn report(&self) -> Report {
         let path = self.dir().join("report.json");
-        let text = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}\n{}", path.display(), self.said()));
+        let text = std::fs::read(&path)
+            .unwrap_or_else(|e| panic!("{}: {e}\n{}", path.display(), self.said()));
         serde_json::from_slice(&text).unwrap()
     }
 
