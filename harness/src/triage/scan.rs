@@ -42,6 +42,8 @@ pub struct Scan {
     pub first_stamp: Option<Stamp>,
     /// GPUs that named themselves.
     pub gpus: Vec<Pci>,
+    /// Devices that drivers other than a GPU's speak for.
+    pub others: Vec<Pci>,
     /// The kernel release, if the log prints it.
     pub kernel_release: Option<String>,
     /// Findings dropped beyond the bound.
@@ -172,7 +174,14 @@ impl Collector {
             if self.fault_header(r) || self.detail(r) {
                 return;
             }
-        } else if r.tag.is_empty() && !self.open.is_empty() && self.detail(r) {
+        } else if let Some(d) = r.device
+            && !super::scope::may_be_gpu_path(std::str::from_utf8(r.tag).unwrap_or("?"))
+            && self.scan.others.len() < 64
+            && !self.scan.others.contains(&d)
+        {
+            self.scan.others.push(d);
+        }
+        if !gpu && r.tag.is_empty() && !self.open.is_empty() && self.detail(r) {
             return;
         }
         if self.scan.kernel_release.is_none()

@@ -142,6 +142,8 @@ mod tests {
             ("6.18.7", "7.2.1", None, None, Unknown),
             ("6.18.2", "7.2.1", Some(0x80), None, Unknown),
             ("6.18.7", "7.2", Some(0x80), None, Unknown),
+            ("6.18.7", "7", Some(0x80), None, Unknown),
+            ("6.18.7", "6", Some(0x80), None, Bad),
             ("6.14.0", "6.4", Some(0x80), Some(false), Good),
             ("6.14.0", "6.4", Some(0x83), Some(false), Bad),
             ("6.14.0", "6.4", None, Some(false), Unknown),

@@ -111,35 +111,27 @@ fn word_of(word: &str) -> String {
     let mut out = String::new();
     let mut i = 0;
     while i < b.len() {
-        let start = i;
         // An address or a number, with the separators of addresses, versions and times inside it.
         if b[i].is_ascii_digit() {
             let hex = b[i] == b'0' && b.get(i + 1).is_some_and(|c| matches!(c, b'x' | b'X'));
             if hex {
                 i += 2;
             }
-            let mut saw_hex_letter = false;
             while i < b.len()
                 && (b[i].is_ascii_hexdigit()
                     || matches!(b[i], b'.' | b':' | b'_')
                         && b.get(i + 1).is_some_and(u8::is_ascii_hexdigit))
             {
-                saw_hex_letter |= b[i].is_ascii_alphabetic();
                 i += 1;
             }
-            // `4ms`: letters that are no hex digits end the number; `12abz` would too.
-            let _ = saw_hex_letter;
-            out.push_str(if hex { "0xN" } else { "N" });
-            // "0xN" must not be read as a number again.
+            out.push_str(if hex { "ADDR" } else { "N" });
             continue;
         }
-        // The mark of a replaced address.
         let ch_len = word[i..].chars().next().map_or(1, char::len_utf8);
-        out.push_str(&word[start..start + ch_len]);
+        out.push_str(&word[i..i + ch_len]);
         i += ch_len;
     }
-    // `0xN` read a second time would become `NxN`.
-    out.replace("NxN", "0xN")
+    out
 }
 
 #[cfg(test)]

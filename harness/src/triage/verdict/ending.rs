@@ -307,6 +307,16 @@ pub fn alone(ev: &Evidence<'_>) -> Decision {
                 .with(said, "the shell's report of the end")
                 .settle(&[Settle::Core, Settle::RuntimeLog])
         }
+        Some(9 | 15) if ev.ctx.killed_by.is_some() => {
+            let by = ev.ctx.killed_by.clone().unwrap_or_default();
+            fact(
+                Inconclusive,
+                "killed",
+                Medium,
+                format!("the harness ended it ({by}), and nothing in the evidence says more"),
+            )
+            .settle(&[Settle::KernelLog, Settle::Repeat])
+        }
         Some(9) => fact(Inconclusive, "killed", Medium, "it was killed by SIGKILL, and no killer is in the evidence: no OOM line, no deadline of the harness".to_owned())
             .or(Host, "oom-kill", "if a user-space killer acted on memory pressure")
             .or(Infra, "killed", "if the runner or an operator did it")

@@ -160,7 +160,10 @@ fn one(ev: &Evidence<'_>, i: usize, e: &Event) -> Option<Decision> {
                 Some(d) => ev.scope.on_our_gpu(Some(d)) || e.driver == "pcieport",
                 None => may_be_gpu_path(&e.driver),
             };
-            if !ours || ev.ending.success() && *severity == Severity::NonFatal {
+            let other_device = origin
+                .or(e.device)
+                .is_some_and(|d| ev.others.iter().any(|o| o.same_device(d)));
+            if !ours || other_device || ev.ending.success() && *severity == Severity::NonFatal {
                 return None;
             }
             by(
