@@ -7,9 +7,11 @@
 //! | [`model`] | hyperparameters and weights |
 //! | [`forward`] | the forward pass, on any device |
 //! | [`session`] | a loaded model that answers prompts |
+//! | [`synth`], [`bench`] | random models of any size, and how fast models run |
 //! | [`events`] | what the engine tells while it works |
 //! | [`cli`] | `legwork engine …` |
 
+pub mod bench;
 pub mod builtin;
 pub mod cli;
 pub mod events;

@@ -9,3 +9,4 @@ pub mod plan;
 pub mod run;
 pub mod stage;
 pub mod supervise;
+pub mod triage;

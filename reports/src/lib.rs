@@ -6,10 +6,13 @@
 pub mod admissible;
 pub mod compare;
 mod conclude;
+#[cfg(test)]
+pub(crate) mod examples;
 pub mod format;
 pub mod gates;
 pub mod metrics;
 pub mod model;
+pub mod render;
 pub mod stats;
 pub mod verdict;
 

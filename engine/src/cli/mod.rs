@@ -1,8 +1,10 @@
 //! The engine's command line: `legwork engine …`.
 
+mod bench;
 mod generate;
 mod inspect;
 mod logits;
+mod synth;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +27,10 @@ enum Verb {
     Generate(Box<generate::GenerateArgs>),
     /// Write logits, hidden states and sparse selections of a token sequence as JSON
     Logits(Box<logits::LogitsArgs>),
+    /// Measure prompt processing and decoding
+    Bench(Box<bench::BenchArgs>),
+    /// Write a random model of any size, for load and throughput legs
+    Synth(synth::SynthArgs),
     /// Print what a model file holds, or write one of its tensors as f32
     Inspect(inspect::InspectArgs),
 }
@@ -49,6 +55,8 @@ pub fn main(args: EngineArgs) -> ExitCode {
     let result = match args.verb {
         Verb::Generate(a) => generate::run(&a, &events),
         Verb::Logits(a) => logits::run(&a, &events),
+        Verb::Bench(a) => bench::run(&a, &events),
+        Verb::Synth(a) => synth::run(&a),
         Verb::Inspect(a) => inspect::run(&a),
     };
     if let Some(bytes) = peak_rss_bytes() {

@@ -30,6 +30,8 @@ pub struct Session {
     pub kv: KvFit,
     /// Where events go.
     pub events: Arc<Events>,
+    /// CPU threads.
+    pub threads: usize,
     /// Bytes of the weights.
     pub weights_bytes: u64,
     /// Seconds from opening the file to weights in place.
@@ -168,6 +170,7 @@ impl Session {
             forward,
             kv,
             events,
+            threads,
             weights_bytes: stats.weights_bytes,
             load_secs,
         })

@@ -60,6 +60,8 @@ pub enum Command {
     /// Go on with a run whose harness died: done steps stay, lost ones become evidence, the rest is run.
     #[command(after_help = teach::RESUME)]
     Resume(ResumeArgs),
+    /// The built-in engine: run, examine and measure GLM-5.x models.
+    Engine(legwork_engine::cli::EngineArgs),
     /// List the built-in leg sets, or print one.
     Legs(LegsArgs),
     /// Print the JSON Schema of leg files or of report.json.
@@ -194,6 +196,8 @@ pub enum ReportForm {
     Json,
     /// JUnit XML.
     Junit,
+    /// One line.
+    Line,
 }
 
 /// Arguments of `report`.

@@ -43,6 +43,7 @@ pub fn main() -> ProcessExit {
         Command::Resume(args) => run_cmd::resume(&args, &cli.global, terminal, argv),
         Command::Check(args) => check::check(&args, terminal),
         Command::Report(args) => report::report(&args, terminal),
+        Command::Engine(args) => return legwork_engine::cli::main(args),
         Command::Legs(args) => legs::legs(&args),
         Command::Schema(args) => schema::schema(args.what),
         Command::Completions { shell } => shell::completions(shell),

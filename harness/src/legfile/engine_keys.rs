@@ -123,14 +123,18 @@ engine_keys! {
     kv_dtype: String => "--kv-dtype",
     /// Upper bound of the context in tokens.
     max_model_len: u64 => "--max-model-len",
-    /// Map the weights instead of reading them.
+    /// Most prompt tokens that go through the model at once.
+    ubatch: u64 => "--ubatch",
+    /// How weights are loaded: auto, direct, buffered or mmap.
+    load: String => "--load",
+    /// The same as `load: mmap`.
     mmap: bool => "--mmap",
+    /// Go on past the model's own end.
+    ignore_eos: bool => "--ignore-eos",
     /// Sequences decoded together.
     batch: u64 => "--batch",
     /// Which tier computes: auto, native or reference.
     tier: String => "--tier",
-    /// Folder with kernel code objects that replace the embedded ones.
-    kernels: String => "--kernels",
 }
 
 impl EngineKeys {
@@ -153,9 +157,6 @@ impl EngineKeys {
             anchor(p);
         }
         if let Some(p) = &mut self.prompt_file {
-            anchor(p);
-        }
-        if let Some(p) = &mut self.kernels {
             anchor(p);
         }
     }

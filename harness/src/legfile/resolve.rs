@@ -388,11 +388,26 @@ fn engine_work(
             "the engine has no `prompt` and no `prompt_file`",
         ));
     }
-    if let Some(device) = &keys.device
-        && !DEVICES.contains(&device.as_str())
-    {
-        problems
-            .push(Problem::at(engine, format!("no device `{device}`")).nearest(device, DEVICES));
+    for (key, value, right) in [
+        ("device", &keys.device, &DEVICES[..]),
+        ("tier", &keys.tier, &["auto", "native", "reference"]),
+        ("kv_dtype", &keys.kv_dtype, &["f32", "f16", "bf16"]),
+        ("load", &keys.load, &["auto", "direct", "buffered", "mmap"]),
+    ] {
+        if let Some(value) = value
+            && !right.contains(&value.as_str())
+        {
+            problems.push(
+                Problem::at(engine, format!("no {key} `{value}`"))
+                    .nearest(value, right.iter().copied()),
+            );
+        }
+    }
+    if keys.mmap == Some(true) && keys.load.as_deref().is_some_and(|l| l != "mmap") {
+        problems.push(
+            Problem::at(engine, "`mmap: true` and `load` exclude each other")
+                .help("write `load: mmap`"),
+        );
     }
     for (key, value, low, high) in [
         ("temperature", keys.temperature, 0.0, 100.0),

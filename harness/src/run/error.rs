@@ -51,6 +51,9 @@ pub enum RunError {
     /// A journal.
     #[error("{0}")]
     Journal(#[from] JournalError),
+    /// A report that cannot be laid out.
+    #[error("{0}")]
+    Render(#[from] legwork_reports::render::RenderError),
     /// A run directory that cannot be used.
     #[error("{}: {why}", path.display())]
     RunDir {
@@ -71,6 +74,7 @@ impl RunError {
             | RunError::Env(_)
             | RunError::Journal(_)
             | RunError::RunDir { .. } => ExitCode::Usage,
+            RunError::Render(_) => ExitCode::Bug,
             RunError::Nothing(_) => ExitCode::NothingSelected,
             RunError::Stage(_)
             | RunError::Io { .. }

@@ -125,7 +125,7 @@ impl EventFigures {
             "op_provider" => self.providers += 1,
             "kv" => self.kv_bytes = event.u64("bytes"),
             "first_token" => self.ttft.extend(event.f64("secs")),
-            "token" if is_first_run => {
+            "token" if is_first_run && event.u64("sequence").unwrap_or(0) == 0 => {
                 self.streamed_ids
                     .extend(event.u64("id").and_then(|id| u32::try_from(id).ok()));
                 self.streamed_text
@@ -136,7 +136,8 @@ impl EventFigures {
                 self.decode.extend(event.f64("decode_secs"));
                 self.prefill_tok_s.extend(event.f64("prefill_tok_s"));
                 self.decode_tok_s.extend(event.f64("decode_tok_s"));
-                if is_first_run {
+                // Of several sequences of one prompt the first is the answer.
+                if is_first_run && event.u64("sequence").unwrap_or(0) == 0 {
                     self.prompt_tokens = event.u64("prompt_tokens");
                     self.completion_tokens = event.u64("completion_tokens");
                     self.finish_reason = event.str("finish_reason").map(str::to_owned);

@@ -450,13 +450,7 @@ impl<'a> Session<'a> {
                 false,
             );
         }
-        if let Err(e) = finish::write_reports(
-            &mut self.report,
-            self.set,
-            &self.dir.path,
-            self.options,
-            false,
-        ) {
+        if let Err(e) = finish::write_reports(&mut self.report, self.set, &self.dir.path, false) {
             self.warn_once(&format!("the report could not be written: {e}"));
         }
     }
@@ -530,13 +524,7 @@ impl<'a> Session<'a> {
                 .warnings
                 .push(format!("{n} attempts of leg `{leg}` were not begun: {why}"));
         }
-        let written = finish::write_reports(
-            &mut self.report,
-            self.set,
-            &self.dir.path,
-            self.options,
-            true,
-        );
+        let written = finish::write_reports(&mut self.report, self.set, &self.dir.path, true);
         let code = finish::exit_code(&self.report);
         let verdict = format!("{:?}", self.report.verdict).to_lowercase();
         self.record(
@@ -576,7 +564,7 @@ impl<'a> Session<'a> {
             &self.report,
             &self.dir.path,
             self.options,
-            written.err().map(|e| e.to_string()),
+            written.err().map(|e| e.to_string()).as_deref(),
         );
         code
     }

@@ -72,7 +72,7 @@ use Better::{Higher, Lower, Neither};
 use Unit::{Bytes, Gib, GibPerSecond, Seconds, Tokens, TokensPerSecond};
 
 /// The metrics with a place of their own, in the order in which they are printed.
-pub const METRICS: [Metric; 18] = [
+pub static METRICS: [Metric; 18] = [
     row(
         "decode_tok_s",
         "decode",

@@ -10,7 +10,7 @@
 //! | 4 | a gate does not hold | `fail` | 10 |
 //! | 5 | a counted attempt ended badly although its class is `clean` | `fail` | 10 |
 //! | 6 | a metric got worse than its bound | `fail` | 20 |
-//! | 7 | a counted attempt is `inconclusive`, a gate is not measurable, or a leg is owed | `inconclusive` | 4 |
+//! | 7 | a counted attempt is `inconclusive`, a gate is not measurable, a leg is owed, or a warm-up attempt faulted | `inconclusive` | 4 |
 //! | 8 | none of these | `pass` | 0 |
 //!
 //! Row 3, when attempts disagree: attempts judged with medium or high confidence come before those with low, and among
@@ -36,6 +36,8 @@ pub struct Inputs {
     pub regressed: bool,
     /// A leg is owed.
     pub owed: bool,
+    /// A warm-up attempt faulted: its figures are discarded, that it faulted is not.
+    pub warmup_faulted: bool,
     /// Stopped by the user.
     pub interrupted: bool,
 }
@@ -63,7 +65,8 @@ pub fn judge(inputs: &Inputs) -> (RunVerdict, ExitCode) {
         .iter()
         .any(|(c, _)| *c == Class::Inconclusive)
         || inputs.gates.contains(&GateStatus::NotMeasurable)
-        || inputs.owed;
+        || inputs.owed
+        || inputs.warmup_faulted;
     if undecided {
         (RunVerdict::Inconclusive, ExitCode::Inconclusive)
     } else {
@@ -132,7 +135,12 @@ pub fn inputs(report: &Report) -> Inputs {
             .gates
             .iter()
             .any(|g| g.excuses && g.status == GateStatus::Pass && g.legs.contains(&leg.name));
-        for attempt in leg.counted() {
+        for attempt in &leg.attempts {
+            if attempt.warmup {
+                let faulted = code_of(attempt.verdict.class).is_some();
+                out.warmup_faulted |= faulted && !excused;
+                continue;
+            }
             out.counted += 1;
             if excused {
                 continue;

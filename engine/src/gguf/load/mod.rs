@@ -99,7 +99,8 @@ pub struct LoadStats {
 impl LoadStats {
     /// GiB of weights per second; `None` when nothing was moved.
     pub fn gib_per_s(&self) -> Option<f64> {
-        (self.secs > 0.0 && self.mode != LoadMode::InPlace).then(|| self.weights_bytes as f64 / (1u64 << 30) as f64 / self.secs)
+        (self.secs > 0.0 && self.mode != LoadMode::InPlace)
+            .then(|| self.weights_bytes as f64 / (1u64 << 30) as f64 / self.secs)
     }
 
     /// `cold`, `warm`, `mixed` or `unknown`: the page cache before the load.
