@@ -180,6 +180,14 @@ pub enum Problem {
         /// The tensor.
         tensor: String,
     },
+    /// A device refused a tensor.
+    #[error("tensor `{tensor}`: {what}")]
+    Device {
+        /// The tensor.
+        tensor: String,
+        /// The device's words.
+        what: String,
+    },
     /// Memory for the weights was refused.
     #[error(
         "cannot allocate {bytes} bytes for the weights: {source}; free memory, or use `--mmap`"

@@ -68,7 +68,7 @@ impl Session {
         });
 
         let threads = options.threads.unwrap_or_else(default_threads).max(1);
-        let opened = device::open(options.device)?;
+        let opened = device::open(options.device, &knobs, options.kernels.as_deref())?;
         let kind = opened.device.kind;
         eprintln!(
             "engine: device {kind} ({}), {threads} threads",
@@ -88,7 +88,7 @@ impl Session {
         let (store, stats) = load::Weights::load(Arc::clone(&gguf), &load, |t| {
             Weights::used(&config, &t.name)
         })?;
-        let weights = Weights::bind(&gguf, &config, &store, &*opened.device.domain)?;
+        let weights = Weights::bind(&gguf, &config, &opened.store(&store), &*opened.device.domain)?;
         if knobs.load_stats {
             eprintln!("[vt load] weights {stats}");
             if let Some(note) = &stats.note {
@@ -152,7 +152,8 @@ impl Session {
         });
         eprintln!("engine: Asynchronous scheduling is disabled (max_concurrent_batches=1)");
 
-        let registry = registry(knobs, options, &events);
+        let mut registry = registry(knobs, options, &events);
+        opened.register(&mut registry);
         let max_rows = options.ubatch.min(tokens).max(sequences);
         let forward = Forward::new(
             config,

@@ -96,6 +96,9 @@ pub struct ModelOptions {
     /// Device to run on
     #[arg(long, value_enum, default_value_t = DeviceChoice::Auto)]
     pub device: DeviceChoice,
+    /// Folder of GPU code objects that replaces the built-in ones
+    #[arg(long, value_name = "DIR")]
+    pub kernels: Option<std::path::PathBuf>,
     /// CPU threads [default: all cores that this process may use]
     #[arg(long, short, value_name = "N")]
     pub threads: Option<usize>,

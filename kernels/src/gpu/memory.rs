@@ -100,6 +100,16 @@ impl GpuDomain {
     pub fn named(&self, bytes: usize, label: &str) -> Result<GpuMemory, TensorError> {
         GpuMemory::new(self.driver.clone(), bytes, label).map_err(|e| say(&e))
     }
+
+    /// A weight's blocks, copied in.
+    ///
+    /// # Errors
+    /// Memory is exhausted, or the copy failed.
+    pub fn weight(&self, blocks: &[u8], name: &str) -> Result<Arc<dyn DeviceMemory>, TensorError> {
+        let mut memory = self.named(blocks.len(), name)?;
+        memory.upload(0, blocks)?;
+        Ok(Arc::new(memory))
+    }
 }
 
 impl MemoryDomain for GpuDomain {

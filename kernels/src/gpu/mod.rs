@@ -31,5 +31,5 @@ pub mod trace;
 pub use device::Gpu;
 pub use driver::{Allocator, DeviceFacts, Driver, GraphId, Launch, Mark};
 pub use error::GpuError;
-pub use memory::GpuDomain;
+pub use memory::{GpuDomain, GpuMemory};
 pub use ops::register;

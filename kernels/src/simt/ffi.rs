@@ -72,7 +72,7 @@ unsafe extern "C" {
         stop: *const c_int,
     ) -> c_int;
     pub fn simt_release_thread();
-    static simt_keep: [Option<unsafe extern "C" fn()>; 6];
+    static simt_keep: [Option<unsafe extern "C" fn()>; 7];
 }
 
 /// Keeps the kernels' objects in the link: they register themselves when the program starts.
