@@ -64,7 +64,7 @@ pub fn answer(report: &Report) -> String {
     let failing: Vec<&str> = report
         .gates
         .iter()
-        .filter(|g| g.status == GateStatus::Fail)
+        .filter(|g| g.status == GateStatus::Fail && !g.undecided)
         .map(|g| g.name.as_str())
         .collect();
     if parts.is_empty() && !failing.is_empty() {
@@ -232,7 +232,7 @@ fn ratio_words(c: &crate::model::Comparison) -> Option<String> {
     let m = c.metrics.iter().find(|m| m.metric == "decode_tok_s")?;
     let r = m.ratio?;
     let interval = m.ratio_ci95.map_or_else(String::new, |[low, high]| {
-        format!(" (95 % {low:.3}–{high:.3})")
+        format!(" (95%: {low:.3}–{high:.3})")
     });
     Some(format!(
         "{} decodes at {} of {}{interval}",
@@ -301,7 +301,10 @@ pub(super) fn void(leg: &Leg) -> String {
 
 fn gates(report: &Report) -> String {
     let with = |status: GateStatus| -> Vec<&str> {
-        let gates = report.gates.iter().filter(|g| g.status == status);
+        let gates = report
+            .gates
+            .iter()
+            .filter(|g| g.status == status && !g.undecided);
         gates.map(|g| g.name.as_str()).collect()
     };
     let (pass, fail, open) = (
@@ -323,6 +326,10 @@ fn gates(report: &Report) -> String {
             fail.len(),
             shorten(&clean(first), 60)
         ));
+    }
+    let undecided = report.gates.iter().filter(|g| g.undecided).count();
+    if undecided > 0 {
+        parts.push(format!("{undecided} undecided"));
     }
     if let Some(first) = open.first() {
         parts.push(format!(
