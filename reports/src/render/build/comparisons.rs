@@ -178,10 +178,10 @@ fn outcome(m: &ComparedMetric) -> Cell {
         }
         Some(_) => match m.detectable_pct {
             Some(d) => Cell::toned(
-                format!("no difference shown; would show about {}", percent(d)),
+                format!("none shown; {} would show", percent(d)),
                 Tone::Muted,
             ),
-            None => Cell::toned("no difference shown", Tone::Muted),
+            None => Cell::toned("none shown", Tone::Muted),
         },
         None => Cell::toned(ABSENT, Tone::Muted),
     }

@@ -39,7 +39,11 @@ pub(super) fn section(report: &Report) -> Option<Section> {
         table.rows.push(void_row("all", leg));
     }
     let mut blocks = vec![
-        Block::Table(table.without_empty_columns()),
+        Block::Table(
+            table
+                .without_empty_columns()
+                .dispensing(&["95 % interval", "min", "max"]),
+        ),
         Block::Note(
             "Medians of admissible attempts; spread is (max − min) / median. VOID(reason): no admissible figure."
                 .to_owned(),
