@@ -1,1 +1,14 @@
 //! The harness: leg files, plan, staging, supervision, evidence, triage, journal, reports and the command line.
+
+pub mod capture;
+pub mod cli;
+pub mod evidence;
+pub mod exit;
+pub mod journal;
+pub mod legfile;
+pub mod os;
+pub mod plan;
+pub mod run;
+pub mod stage;
+pub mod supervise;
+pub mod triage;
