@@ -192,8 +192,21 @@ impl Collector {
         let Some((finding, source)) = data::kernel_finding(r) else {
             return;
         };
-        // Anything else that this device says ends its open page fault.
+        // Another event of this device ends its open page fault; chatter between its lines does not.
+        let chatter = matches!(
+            finding,
+            Finding::Harmless { .. }
+                | Finding::Hint { .. }
+                | Finding::Boilerplate { .. }
+                | Finding::RasError {
+                    correctable: true,
+                    ..
+                }
+                | Finding::Thermal { critical: false }
+                | Finding::SvmLimit
+        );
         if gpu
+            && !chatter
             && let Some(at) = self.open.iter().position(|o| {
                 r.device.is_none() || o.event.device.is_none() || o.event.device == r.device
             })

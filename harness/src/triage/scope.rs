@@ -72,6 +72,12 @@ impl Scope {
             leader: ctx.pid,
             crashed: matches!(ending.signal, Some(4 | 5 | 7 | 8 | 11)),
         };
+        // A line that names the attempt's pid is better than an address that fits.
+        if events.iter().any(|e| {
+            matches!(&e.finding, Finding::GpuPageFault(f) if f.process.as_ref().is_some_and(|p| s.by_pid(p)))
+        }) {
+            s.reported.clear();
+        }
         if s.gpus.is_empty() {
             let own = events.iter().find_map(|e| {
                 let p = e.finding.process()?;

@@ -5,6 +5,7 @@ use legwork_reports::model::{Class, Confidence, TimedOut};
 use super::decision::{Decision, Evidence};
 use crate::triage::finding::Word;
 use crate::triage::settle::Settle;
+use crate::triage::title;
 
 use Class::{Board, Clean, Host, Inconclusive, Infra};
 use Confidence::{High, Low, Medium};
@@ -190,7 +191,8 @@ pub fn capture(ev: &Evidence<'_>) -> Option<Decision> {
     )
 }
 
-fn signal_name(n: i32) -> &'static str {
+/// The name of a signal.
+pub fn signal_name(n: i32) -> &'static str {
     match n {
         1 => "SIGHUP",
         2 => "SIGINT",
@@ -291,7 +293,10 @@ pub fn alone(ev: &Evidence<'_>) -> Decision {
                 )
                 .settle(&[Settle::KnownGood, Settle::KernelLog]);
         }
-        d.title = format!("{} in {base}", signal_name(e.signal.unwrap_or(0)));
+        d.title = title::normalise(&format!(
+            "{kind}: {} in {base}",
+            signal_name(e.signal.unwrap_or(0))
+        ));
         return d;
     }
     match e.signal {

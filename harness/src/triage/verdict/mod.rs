@@ -19,6 +19,7 @@ mod incident;
 mod program;
 
 pub use decision::{Alternate, Decision, Evidence};
+pub(super) use ending::{describe, signal_name};
 
 use legwork_reports::model::{Class, Confidence, Verdict};
 
