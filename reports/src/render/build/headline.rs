@@ -131,7 +131,11 @@ fn faults(report: &Report) -> Vec<String> {
 /// The gates that do not hold, equal expectations of several legs in one phrase.
 fn failing_gates(report: &Report) -> Vec<String> {
     let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
-    for g in report.gates.iter().filter(|g| g.status == GateStatus::Fail && !g.undecided) {
+    for g in report
+        .gates
+        .iter()
+        .filter(|g| g.status == GateStatus::Fail && !g.undecided)
+    {
         let of = g.legs.join(", ");
         // A gate that has a name of its own keeps it.
         let (words, of) = match g.name.strip_prefix(&of).and_then(|n| n.strip_prefix(": ")) {
@@ -146,7 +150,11 @@ fn failing_gates(report: &Report) -> Vec<String> {
     groups
         .into_iter()
         .map(|(words, legs)| {
-            let of = if legs.is_empty() { String::new() } else { format!(" of {}", clean(&legs.join(", "))) };
+            let of = if legs.is_empty() {
+                String::new()
+            } else {
+                format!(" of {}", clean(&legs.join(", ")))
+            };
             format!("gate `{}`{of} does not hold", clean(words))
         })
         .collect()
