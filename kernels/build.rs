@@ -83,7 +83,12 @@ fn simt(root: &Path, out: &Path) -> Result<(), String> {
         .flag_if_supported("-fno-threadsafe-statics")
         .flag_if_supported("-Wno-unknown-pragmas");
     let mut table = String::from("extern \"C\" {\n");
-    let sources = || SOURCES.iter().map(|n| (*n, root.join("hip"))).chain([("selftest", root.join("simt"))]);
+    let sources = || {
+        SOURCES
+            .iter()
+            .map(|n| (*n, root.join("hip")))
+            .chain([("selftest", root.join("simt"))])
+    };
     for (name, _) in sources() {
         let _ = writeln!(table, "void simt_keep_{name}();");
     }
@@ -93,7 +98,10 @@ fn simt(root: &Path, out: &Path) -> Result<(), String> {
         let _ = write!(table, "simt_keep_{name}, ");
         let wrapper = out.join(format!("simt_{name}.cpp"));
         let source = folder.join(format!("{name}.hip"));
-        let text = format!("#include \"{}\"\nextern \"C\" void simt_keep_{name}() {{}}\n", source.display());
+        let text = format!(
+            "#include \"{}\"\nextern \"C\" void simt_keep_{name}() {{}}\n",
+            source.display()
+        );
         std::fs::write(&wrapper, text).map_err(|e| e.to_string())?;
         build.file(&wrapper);
     }
@@ -106,7 +114,9 @@ fn simt(root: &Path, out: &Path) -> Result<(), String> {
         Ok(false) => return Err("the C++ compiler does not know -std=c++17".to_owned()),
         Err(_) => return Err("no C++ compiler was found when this binary was built".to_owned()),
     }
-    build.try_compile("legwork_simt").map_err(|e| one_line(&format!("the C++ compiler failed: {e}")))?;
+    build
+        .try_compile("legwork_simt")
+        .map_err(|e| one_line(&format!("the C++ compiler failed: {e}")))?;
     println!("cargo::rustc-cfg=simt");
     Ok(())
 }
@@ -122,9 +132,20 @@ impl Packs {
         self.absent.push((arch.to_owned(), one_line(why.as_ref())));
     }
 
-    fn add(&mut self, arch: &str, part: &str, file: &Path, compiler: &str, flags: &str, kernels: &str) -> Result<(), String> {
+    fn add(
+        &mut self,
+        arch: &str,
+        part: &str,
+        file: &Path,
+        compiler: &str,
+        flags: &str,
+        kernels: &str,
+    ) -> Result<(), String> {
         let bytes = std::fs::read(file).map_err(|e| e.to_string())?;
-        let sha: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+        let sha: String = Sha256::digest(&bytes)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
         self.entries.push(format!(
             "CodeObject {{ arch: {arch:?}, part: {part:?}, bytes: include_bytes!({file:?}), sha256: {sha:?}, compiler: {compiler:?}, flags: {flags:?}, kernels: &[{kernels}] }},\n"
         ));
@@ -132,7 +153,9 @@ impl Packs {
     }
 
     fn render(&self) -> String {
-        let mut text = String::from("/// Code objects compiled into this binary.\npub static EMBEDDED: &[CodeObject] = &[\n");
+        let mut text = String::from(
+            "/// Code objects compiled into this binary.\npub static EMBEDDED: &[CodeObject] = &[\n",
+        );
         self.entries.iter().for_each(|e| text.push_str(e));
         text.push_str("];\n/// Targets without an embedded code object, and why.\npub static ABSENT: &[(&str, &str)] = &[\n");
         for (arch, why) in &self.absent {
@@ -150,7 +173,10 @@ fn amd(root: &Path, out: &Path, packs: &mut Packs) {
         list => list.split([',', ' ']).filter(|s| !s.is_empty()).collect(),
     };
     for arch in GFX.iter().filter(|a| !wanted.contains(a)) {
-        packs.absent(arch, "not asked for when this binary was built (LEGWORK_GFX)");
+        packs.absent(
+            arch,
+            "not asked for when this binary was built (LEGWORK_GFX)",
+        );
     }
     if wanted.is_empty() {
         return;
@@ -167,7 +193,8 @@ fn amd(root: &Path, out: &Path, packs: &mut Packs) {
             Ok(parts) => {
                 for (part, file, kernels) in parts {
                     let flags = format!("--offload-arch={arch} {}", HIP_FLAGS.join(" "));
-                    if let Err(why) = packs.add(arch, part, &file, &clang.version, &flags, &kernels) {
+                    if let Err(why) = packs.add(arch, part, &file, &clang.version, &flags, &kernels)
+                    {
                         packs.absent(arch, why);
                     }
                 }
@@ -192,13 +219,22 @@ fn find_clang() -> Result<Clang, String> {
         names.extend((19..=24).rev().map(|v| PathBuf::from(format!("clang-{v}"))));
         names.push("clang".into());
     }
-    let mut why = String::from("no clang 19 or newer for amdgcn was found when this binary was built; tried");
+    let mut why =
+        String::from("no clang 19 or newer for amdgcn was found when this binary was built; tried");
     for path in names {
         let _ = write!(why, " {}", path.display());
-        let Some(version) = output(Command::new(&path).arg("--version")) else { continue };
+        let Some(version) = output(Command::new(&path).arg("--version")) else {
+            continue;
+        };
         let version = version.lines().next().unwrap_or_default().to_owned();
-        let major: u32 = version.split("version ").nth(1).and_then(|v| v.split('.').next()).and_then(|v| v.parse().ok()).unwrap_or(0);
-        let amdgcn = output(Command::new(&path).arg("--print-targets")).is_some_and(|t| t.contains("amdgcn"));
+        let major: u32 = version
+            .split("version ")
+            .nth(1)
+            .and_then(|v| v.split('.').next())
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(0);
+        let amdgcn = output(Command::new(&path).arg("--print-targets"))
+            .is_some_and(|t| t.contains("amdgcn"));
         if major >= 19 && amdgcn {
             return Ok(Clang { path, version });
         }
@@ -208,14 +244,28 @@ fn find_clang() -> Result<Clang, String> {
 }
 
 /// Source to assembly, which carries the resource figures as text, then to a linked code object. Two files at a time.
-fn amd_target(root: &Path, out: &Path, clang: &Clang, arch: &str) -> Result<Vec<(&'static str, PathBuf, String)>, String> {
+fn amd_target(
+    root: &Path,
+    out: &Path,
+    clang: &Clang,
+    arch: &str,
+) -> Result<Vec<(&'static str, PathBuf, String)>, String> {
     let one = |name: &'static str| -> Result<(&'static str, PathBuf, String), String> {
         let asm = out.join(format!("{name}.{arch}.s"));
         let object = out.join(format!("{name}.{arch}.co"));
         let source = root.join("hip").join(format!("{name}.hip"));
-        run(Command::new(&clang.path).args(HIP_FLAGS).arg(format!("--offload-arch={arch}")).args(["-S", "-o"]).arg(&asm).arg(source))?;
         run(Command::new(&clang.path)
-            .args(["--target=amdgcn-amd-amdhsa", "-nogpulib", "-mcode-object-version=5"])
+            .args(HIP_FLAGS)
+            .arg(format!("--offload-arch={arch}"))
+            .args(["-S", "-o"])
+            .arg(&asm)
+            .arg(source))?;
+        run(Command::new(&clang.path)
+            .args([
+                "--target=amdgcn-amd-amdhsa",
+                "-nogpulib",
+                "-mcode-object-version=5",
+            ])
             .arg(format!("-mcpu={arch}"))
             .args(["-x", "assembler"])
             .arg(&asm)
@@ -236,15 +286,22 @@ fn amd_target(root: &Path, out: &Path, clang: &Clang, arch: &str) -> Result<Vec<
 /// The kernels' figures from the `.amdgpu_metadata` text.
 fn kernel_figures(asm: &str) -> String {
     let mut text = String::new();
-    let Some(meta) = asm.split(".amdgpu_metadata").nth(1) else { return text };
+    let Some(meta) = asm.split(".amdgpu_metadata").nth(1) else {
+        return text;
+    };
     // Kernels are list items; the last fields of one stand before the next item's `- .args`.
     for item in meta.split("\n  - .args").skip(1) {
         let field = |key: &str| -> Option<&str> {
-            item.lines().find_map(|l| l.trim().strip_prefix(key)).map(str::trim)
+            item.lines()
+                .find_map(|l| l.trim().strip_prefix(key))
+                .map(str::trim)
         };
         let number = |key: &str| field(key).and_then(|v| v.parse::<u32>().ok()).unwrap_or(0);
         // The name of the kernel, not of one of its arguments: arguments are indented deeper.
-        let name = item.lines().find_map(|l| l.strip_prefix("    .name:")).map_or("", str::trim);
+        let name = item
+            .lines()
+            .find_map(|l| l.strip_prefix("    .name:"))
+            .map_or("", str::trim);
         let _ = write!(
             text,
             "KernelFigures {{ name: {name:?}, vgpr: {}, sgpr: {}, lds: {}, scratch: {}, vgpr_spills: {}, sgpr_spills: {}, kernarg: {} }}, ",
@@ -262,14 +319,24 @@ fn kernel_figures(asm: &str) -> String {
 
 /// nvcc makes cubins; without it clang makes PTX, which the driver compiles when it loads.
 fn nvidia(root: &Path, out: &Path, packs: &mut Packs) {
-    let nvcc = std::env::var_os("LEGWORK_NVCC").map_or_else(|| PathBuf::from("nvcc"), PathBuf::from);
+    let nvcc =
+        std::env::var_os("LEGWORK_NVCC").map_or_else(|| PathBuf::from("nvcc"), PathBuf::from);
     let source = |name: &str| root.join("hip").join(format!("{name}.hip"));
     if let Some(version) = output(Command::new(&nvcc).arg("--version")) {
-        let version = version.lines().find(|l| l.contains("release")).unwrap_or_default().trim().to_owned();
+        let version = version
+            .lines()
+            .find(|l| l.contains("release"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
         for name in SOURCES {
             let object = out.join(format!("{name}.sm_90.cubin"));
-            let done = run(Command::new(&nvcc).args(NVCC_FLAGS).arg("-o").arg(&object).arg(source(name)))
-                .and_then(|()| packs.add("sm_90", name, &object, &version, &NVCC_FLAGS.join(" "), ""));
+            let done = run(Command::new(&nvcc)
+                .args(NVCC_FLAGS)
+                .arg("-o")
+                .arg(&object)
+                .arg(source(name)))
+            .and_then(|()| packs.add("sm_90", name, &object, &version, &NVCC_FLAGS.join(" "), ""));
             if let Err(why) = done {
                 packs.absent("sm_90", why);
                 return;
@@ -278,7 +345,12 @@ fn nvidia(root: &Path, out: &Path, packs: &mut Packs) {
         return;
     }
     let clang = match find_clang() {
-        Ok(clang) if output(Command::new(&clang.path).arg("--print-targets")).is_some_and(|t| t.contains("nvptx64")) => clang,
+        Ok(clang)
+            if output(Command::new(&clang.path).arg("--print-targets"))
+                .is_some_and(|t| t.contains("nvptx64")) =>
+        {
+            clang
+        }
         _ => {
             packs.absent("sm_90", "neither nvcc nor a clang with nvptx64 was found when this binary was built (LEGWORK_NVCC, LEGWORK_CLANG)");
             return;
@@ -286,14 +358,27 @@ fn nvidia(root: &Path, out: &Path, packs: &mut Packs) {
     };
     for name in SOURCES {
         let object = out.join(format!("{name}.sm_90.ptx"));
-        let done = run(Command::new(&clang.path).args(PTX_FLAGS).arg("-o").arg(&object).arg(source(name)))
-            .and_then(|()| {
-                // The driver takes PTX as a C string.
-                let mut text = std::fs::read(&object).map_err(|e| e.to_string())?;
-                text.push(0);
-                std::fs::write(&object, text).map_err(|e| e.to_string())
-            })
-            .and_then(|()| packs.add("sm_90", name, &object, &clang.version, &PTX_FLAGS.join(" "), ""));
+        let done = run(Command::new(&clang.path)
+            .args(PTX_FLAGS)
+            .arg("-o")
+            .arg(&object)
+            .arg(source(name)))
+        .and_then(|()| {
+            // The driver takes PTX as a C string.
+            let mut text = std::fs::read(&object).map_err(|e| e.to_string())?;
+            text.push(0);
+            std::fs::write(&object, text).map_err(|e| e.to_string())
+        })
+        .and_then(|()| {
+            packs.add(
+                "sm_90",
+                name,
+                &object,
+                &clang.version,
+                &PTX_FLAGS.join(" "),
+                "",
+            )
+        });
         if let Err(why) = done {
             packs.absent("sm_90", why);
             return;
@@ -302,18 +387,28 @@ fn nvidia(root: &Path, out: &Path, packs: &mut Packs) {
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let out = command.output().map_err(|e| format!("{}: {e}", command.get_program().to_string_lossy()))?;
+    let out = command
+        .output()
+        .map_err(|e| format!("{}: {e}", command.get_program().to_string_lossy()))?;
     if out.status.success() {
         return Ok(());
     }
     let words = String::from_utf8_lossy(&out.stderr);
-    let first = words.lines().find(|l| l.contains("error")).unwrap_or_else(|| words.lines().next().unwrap_or("failed"));
-    Err(format!("{}: {first}", command.get_program().to_string_lossy()))
+    let first = words
+        .lines()
+        .find(|l| l.contains("error"))
+        .unwrap_or_else(|| words.lines().next().unwrap_or("failed"));
+    Err(format!(
+        "{}: {first}",
+        command.get_program().to_string_lossy()
+    ))
 }
 
 fn output(command: &mut Command) -> Option<String> {
     let out = command.output().ok()?;
-    out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+    out.status
+        .success()
+        .then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 fn one_line(text: &str) -> String {

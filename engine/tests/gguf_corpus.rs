@@ -121,7 +121,7 @@ fn use_it(gguf: &Gguf) {
         );
     }
     // Compiling the cutting pattern takes longer than all the rest: every 16th file must do.
-    if OPENED.fetch_add(1, Ordering::Relaxed) % 16 != 0 {
+    if !OPENED.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
         return;
     }
     if let Ok(tokenizer) = Tokenizer::from_gguf(gguf) {

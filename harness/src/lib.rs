@@ -1,6 +1,8 @@
 //! The harness: leg files, plan, staging, supervision, evidence, triage, journal, reports and the command line.
 
+pub mod capture;
 pub mod cli;
+pub mod evidence;
 pub mod exit;
 pub mod journal;
 pub mod legfile;

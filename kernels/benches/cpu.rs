@@ -90,10 +90,7 @@ fn bench_matmul(filter: &str) {
     );
     println!("type      rows  GFLOP/s  per row of gemv  ratio");
     let pool = Pool::new(1);
-    let (n_out, n_in) = (
-        512,
-        2048,
-    );
+    let (n_out, n_in) = (512, 2048);
     for &ty in BlockType::ALL {
         if !ty.name().contains(filter) || is_plain_integer(ty) {
             continue;

@@ -6,7 +6,7 @@ use crate::admissible::{Binaries, LegFacts};
 use crate::compare::{self, Pair};
 use crate::gates::{self, Gate};
 use crate::model::ExitCode;
-use crate::model::{GateStatus, Leg, Owed, Report, RunVerdict};
+use crate::model::{Class, GateStatus, Leg, Owed, Report, RunVerdict};
 use crate::verdict;
 
 /// What the leg file asks of the run's outcome.
@@ -103,11 +103,16 @@ fn judge_speed(report: &mut Report, plan: &Plan, pairs: &[Pair]) {
     }
 }
 
-/// The outcome of each leg's token gates over its own attempts: a leg is not held guilty of another's missing tokens.
+/// The outcome of each leg's token gates over its own clean attempts: a leg is not held guilty of another's missing
+/// tokens, nor an attempt of another's fault. An attempt that is not clean is void by itself.
 fn token_gates(report: &Report, plan: &Plan) -> BTreeMap<String, GateStatus> {
     let mut out: BTreeMap<String, GateStatus> = BTreeMap::new();
+    let mut legs = report.legs.clone();
+    for leg in &mut legs {
+        leg.attempts.retain(|a| a.verdict.class == Class::Clean);
+    }
     for gate in &plan.gates {
-        for judged in gates::judge(gate, &report.legs) {
+        for judged in gates::judge(gate, &legs) {
             if !judged.result.token {
                 continue;
             }

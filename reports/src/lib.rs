@@ -13,6 +13,7 @@ pub mod gates;
 pub mod metrics;
 pub mod model;
 pub mod render;
+pub mod schema;
 pub mod stats;
 pub mod verdict;
 

@@ -5,6 +5,7 @@
 //! - `step`: what a step is given and what it gives back.
 //! - `trunk`: embedding, layers, head.
 //! - `attention`, `indexer`, `ffn`: the parts of a layer.
+//! - `experts`: routed experts paged from disk.
 //! - `cost`: which form of attention a step takes.
 //!
 //! Every operation goes through the registry; nothing here knows which provider serves it.
@@ -12,6 +13,7 @@
 mod attention;
 mod cache;
 mod cost;
+mod experts;
 mod ffn;
 mod indexer;
 mod step;
@@ -20,5 +22,6 @@ mod workspace;
 
 pub use cache::{CacheSpec, KvCache};
 pub use cost::{AttentionForm, Cost};
+pub use experts::{ExpertStream, StreamStats};
 pub use step::{Probe, Row, Step, Wanted};
 pub use trunk::{Device, Forward};

@@ -9,10 +9,10 @@ use legwork_kernels::ops::{
     Ctx, Embed, EmbedArgs, MatPart, MatmulArgs, MatmulQuant, Op, OpError, RmsNorm, RmsNormArgs,
 };
 use legwork_kernels::registry::Registry;
-use legwork_kernels::tensor::{HostDomain, MemoryDomain, Tensor, TensorError, Weight};
+use legwork_kernels::tensor::{DType, HostDomain, MemoryDomain, Tensor, TensorError, Weight};
 
 use super::workspace::Workspace;
-use super::{KvCache, Probe, Step, Wanted};
+use super::{ExpertStream, KvCache, Probe, Step, StreamStats, Wanted};
 use crate::model::{Config, ModelError, Weights};
 
 /// A device as the forward sees it.
@@ -53,6 +53,15 @@ impl Runner {
         self.registry.run::<O>(&mut ctx, self.device.kind, args)
     }
 
+    /// Runs an operation on host tensors, whatever the device.
+    pub fn run_on_cpu<O: Op>(&mut self, args: O::Args<'_>) -> Result<(), OpError> {
+        let mut ctx = Ctx {
+            pool: &self.pool,
+            device: None,
+        };
+        self.registry.run::<O>(&mut ctx, DeviceKind::Cpu, args)
+    }
+
     /// One product without accumulation.
     pub fn matmul<'a>(
         &mut self,
@@ -82,6 +91,15 @@ pub struct Forward {
     pub(super) runner: Runner,
     pub(super) ws: Workspace,
     pub(super) cache: KvCache,
+    pub(super) stream: Option<ExpertStream>,
+    pub(super) host_experts: Option<HostExperts>,
+}
+
+/// Layers whose routed experts run on the CPU while the rest runs on a device.
+pub(super) struct HostExperts {
+    pub layers: Vec<bool>,
+    /// `[rows, hidden]` on the device: what the experts gave.
+    pub sum: Tensor,
 }
 
 impl Forward {
@@ -118,7 +136,38 @@ impl Forward {
             },
             ws,
             cache,
+            stream: None,
+            host_experts: None,
         })
+    }
+
+    /// Takes routed experts from a stream instead of memory.
+    pub fn stream_experts(&mut self, stream: ExpertStream) {
+        self.stream = Some(stream);
+    }
+
+    /// Counters of the expert stream, if there is one.
+    #[must_use]
+    pub fn stream_stats(&self) -> Option<StreamStats> {
+        self.stream.as_ref().map(ExpertStream::stats)
+    }
+
+    /// Runs the routed experts of the layers that say so on the CPU. Their weights must be in host memory.
+    ///
+    /// # Errors
+    /// Not enough device memory for what comes back.
+    pub fn place_experts(&mut self, layers: Vec<bool>) -> Result<(), ModelError> {
+        let sum = Tensor::zeros(
+            &*self.runner.device.domain,
+            DType::F32,
+            self.ws.rows * self.config.hidden,
+        )
+        .map_err(|source| ModelError::Memory {
+            what: "experts on the CPU".to_owned(),
+            source,
+        })?;
+        self.host_experts = Some(HostExperts { layers, sum });
+        Ok(())
     }
 
     /// The model's hyperparameters.

@@ -276,6 +276,37 @@ impl Gguf {
         })
     }
 
+    /// Reads part of a tensor: `out.len()` bytes from byte `from` of its data.
+    pub fn read_range(
+        &self,
+        info: &TensorInfo,
+        from: u64,
+        out: &mut [u8],
+    ) -> Result<(), GgufError> {
+        let shard = &self.shards[info.shard];
+        let end = from.checked_add(out.len() as u64);
+        if end.is_none_or(|end| end > info.bytes) {
+            let problem = Problem::BufferLength {
+                tensor: info.name.to_string(),
+                expected: info.bytes.saturating_sub(from),
+                given: out.len() as u64,
+            };
+            return Err(GgufError::new(shard.name(), problem));
+        }
+        shard
+            .source
+            .read_at(info.offset + from, out)
+            .map_err(|source| {
+                GgufError::new(
+                    shard.name(),
+                    Problem::Io {
+                        action: "read part of a tensor",
+                        source,
+                    },
+                )
+            })
+    }
+
     /// A tensor's bytes in place: in memory, or after [`Gguf::map`].
     pub fn tensor_bytes(&self, info: &TensorInfo) -> Option<&[u8]> {
         self.shards

@@ -24,3 +24,25 @@ impl WeightStore for Weights {
         })
     }
 }
+
+/// Leaves routed experts on the disk, for [`crate::forward::ExpertStream`] to fetch.
+pub struct WithoutExperts<'a>(pub &'a dyn WeightStore);
+
+/// Whether a tensor holds routed experts.
+#[must_use]
+pub fn is_routed_expert(name: &str) -> bool {
+    name.contains("_exps.")
+}
+
+impl WeightStore for WithoutExperts<'_> {
+    fn data(&self, gguf: &Gguf, info: &TensorInfo) -> Result<WeightData, GgufError> {
+        if is_routed_expert(&info.name) {
+            return Ok(WeightData::Host {
+                bytes: std::sync::Arc::new(Vec::new()),
+                offset: 0,
+                len: 0,
+            });
+        }
+        self.0.data(gguf, info)
+    }
+}

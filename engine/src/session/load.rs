@@ -88,7 +88,12 @@ impl Session {
         let (store, stats) = load::Weights::load(Arc::clone(&gguf), &load, |t| {
             Weights::used(&config, &t.name)
         })?;
-        let weights = Weights::bind(&gguf, &config, &opened.store(&store), &*opened.device.domain)?;
+        let weights = Weights::bind(
+            &gguf,
+            &config,
+            &opened.store(&store),
+            &*opened.device.domain,
+        )?;
         if knobs.load_stats {
             eprintln!("[vt load] weights {stats}");
             if let Some(note) = &stats.note {

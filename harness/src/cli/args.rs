@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::teach;
 use crate::legfile::parse_duration;
+use crate::triage::{ExplainArgs, TriageArgs};
 
 /// A/B legs on an accelerator board, with evidence.
 #[derive(Debug, Parser)]
@@ -60,6 +61,10 @@ pub enum Command {
     /// Go on with a run whose harness died: done steps stay, lost ones become evidence, the rest is run.
     #[command(after_help = teach::RESUME)]
     Resume(ResumeArgs),
+    #[allow(missing_docs)] // said by the arguments themselves
+    Triage(TriageArgs),
+    #[allow(missing_docs)]
+    Explain(ExplainArgs),
     /// The built-in engine: run, examine and measure GLM-5.x models.
     Engine(legwork_engine::cli::EngineArgs),
     /// List the built-in leg sets, or print one.
@@ -102,7 +107,7 @@ pub struct RunArgs {
     /// Leg file, or the name of a built-in leg set (see `legwork legs`).
     #[arg(value_name = "FILE|NAME")]
     pub what: String,
-    /// Run only this leg; may be given more than once.
+    /// Run only this leg; `*` stands for any characters; may be given more than once.
     #[arg(long = "leg", value_name = "NAME")]
     pub legs: Vec<String>,
     /// Counted attempts per leg.

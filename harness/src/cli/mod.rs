@@ -19,6 +19,8 @@ use legwork_reports::model::ExitCode;
 
 pub use args::{Cli, Command};
 
+use crate::triage;
+
 /// Reads the command line and does what it says. Returns the process's exit status.
 #[must_use]
 pub fn main() -> ProcessExit {
@@ -43,6 +45,12 @@ pub fn main() -> ProcessExit {
         Command::Resume(args) => run_cmd::resume(&args, &cli.global, terminal, argv),
         Command::Check(args) => check::check(&args, terminal),
         Command::Report(args) => report::report(&args, terminal),
+        Command::Triage(args) => {
+            triage::run(&args, &mut std::io::stdout().lock()).map_err(Failure::from)
+        }
+        Command::Explain(args) => {
+            triage::run_explain(&args, &mut std::io::stdout().lock()).map_err(Failure::from)
+        }
         Command::Engine(args) => return legwork_engine::cli::main(args),
         Command::Legs(args) => legs::legs(&args),
         Command::Schema(args) => schema::schema(args.what),
@@ -91,6 +99,12 @@ impl Failure {
 impl From<crate::run::RunError> for Failure {
     fn from(e: crate::run::RunError) -> Failure {
         Failure::new(e.exit_code(), e.to_string())
+    }
+}
+
+impl From<triage::TriageError> for Failure {
+    fn from(e: triage::TriageError) -> Failure {
+        Failure::usage(e.to_string())
     }
 }
 

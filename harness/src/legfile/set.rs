@@ -154,7 +154,7 @@ pub struct LegSpec {
 /// Changes that the command line makes to a leg set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Only these legs.
+    /// Only these legs; `*` stands for any characters.
     pub legs: Vec<String>,
     /// Counted attempts.
     pub repeat: Option<u32>,
@@ -215,27 +215,24 @@ impl LegSet {
     /// # Errors
     /// When a leg is asked for that is not in the set.
     pub fn select(&mut self, selection: &Selection) -> Result<(), SelectError> {
+        let names: Vec<String> = self.legs.iter().map(|l| l.name.clone()).collect();
         for name in &selection.legs {
-            if !self.legs.iter().any(|l| &l.name == name) {
+            if !name.contains('*') && !names.contains(name) {
                 return Err(SelectError::NoSuchLeg {
                     name: name.clone(),
                     set: self.name.clone(),
-                    help: super::error::suggestion(name, self.legs.iter().map(|l| l.name.as_str()))
+                    help: super::error::suggestion(name, names.iter().map(String::as_str))
                         .unwrap_or_default(),
                 });
             }
         }
         if !selection.legs.is_empty() {
-            self.legs.retain(|l| selection.legs.contains(&l.name));
-            let kept = |name: &String| selection.legs.contains(name);
-            let all: Vec<String> = self.legs.iter().map(|l| l.name.clone()).collect();
-            let all: Vec<&str> = all.iter().map(String::as_str).collect();
-            self.gates.retain(|g| {
-                g.leg_names(&all)
-                    .iter()
-                    .all(|name| selection.legs.iter().any(|l| l == name))
-            });
+            let kept = |name: &str| selection.legs.iter().any(|pattern| glob(pattern, name));
+            let all: Vec<&str> = names.iter().map(String::as_str).collect();
+            self.gates
+                .retain(|g| g.leg_names(&all).iter().all(|name| kept(name)));
             self.compare.retain(|c| kept(&c.a) && kept(&c.b));
+            self.legs.retain(|l| kept(&l.name));
         }
         for leg in &mut self.legs {
             if let Some(repeat) = selection.repeat {
@@ -265,5 +262,35 @@ impl LegSet {
         self.seed = selection.seed.or(self.seed);
         self.max_runtime = selection.max_runtime.or(self.max_runtime);
         Ok(())
+    }
+}
+
+/// `*` stands for any characters.
+fn glob(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len()).any(|i| rest.is_char_boundary(i) && glob(tail, &rest[i..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, fits) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "ab", true),
+            ("*-cold", "mmap-cold", true),
+            ("*", "", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c", false),
+        ] {
+            assert_eq!(glob(pattern, name), fits, "{pattern} {name}");
+        }
     }
 }

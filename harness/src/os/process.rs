@@ -34,6 +34,15 @@ pub fn become_subreaper() -> io::Result<()> {
     }
 }
 
+/// Lets this thread run before others, as far as that is permitted: what it reads is stamped when it runs.
+pub fn hurry_this_thread() {
+    // SAFETY: gettid and setpriority touch no memory. Without the right to do so nothing changes.
+    unsafe {
+        let tid = libc::id_t::try_from(libc::syscall(libc::SYS_gettid)).unwrap_or(0);
+        libc::setpriority(libc::PRIO_PROCESS, tid, -10);
+    }
+}
+
 /// An ended child, not yet or just reaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {

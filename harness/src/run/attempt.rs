@@ -51,6 +51,7 @@ pub(super) fn spec(leg: &LegSpec, around: &Surroundings<'_>) -> (AttemptSpec, Op
         grace: leg.timeout.grace,
         phases: leg.timeout.phases.clone(),
         lease_end_mono_ns: around.lease_end_mono_ns,
+        ..Timeouts::default()
     };
     spec.core = match leg.core {
         CorePolicy::Off => supervise::CorePolicy::Off,

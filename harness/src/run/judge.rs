@@ -12,6 +12,7 @@ use crate::journal::boot_id;
 use crate::legfile::{LegSpec, Work};
 use crate::plan::Step;
 use crate::supervise::{AttemptOutcome, KillReason};
+use crate::triage::{self, Case};
 
 /// Everything that is known when an attempt is judged.
 pub(super) struct Facts<'a> {
@@ -30,7 +31,7 @@ pub(super) struct Facts<'a> {
 /// Writes the context and judges.
 pub(super) fn judge(facts: &Facts<'_>, dir: &Path) -> Verdict {
     let written = write_context(&context(facts), dir);
-    let mut verdict = verdict_of(facts, dir);
+    let mut verdict = verdict_of(dir);
     if let Err(e) = written {
         verdict
             .warnings
@@ -258,66 +259,22 @@ fn exit_words(exit: &Exit) -> Option<String> {
     }
 }
 
-fn verdict_of(facts: &Facts<'_>, _dir: &Path) -> Verdict {
-    if let Some(error) = facts.stage_error.as_ref().or(facts.spawn_error.as_ref()) {
-        return Verdict::new(
-            Class::Infra,
-            "spawn-failed",
-            Confidence::High,
-            error.clone(),
-        );
+/// Asks triage; what it cannot read is a verdict too.
+fn verdict_of(dir: &Path) -> Verdict {
+    match Case::from_dir(dir) {
+        Ok(case) => triage::triage(&case),
+        Err(e) => {
+            let mut verdict = Verdict::new(
+                Class::Inconclusive,
+                "context-unreadable",
+                Confidence::Low,
+                "the attempt's context cannot be read",
+            );
+            verdict.warnings.push(e.to_string());
+            verdict
+                .would_settle
+                .push("run the leg once more: its folder could not be read back".to_owned());
+            verdict
+        }
     }
-    if facts.lost {
-        let rebooted = facts.boot_before.is_some() && facts.boot_before != boot_id();
-        return if rebooted {
-            Verdict::new(
-                Class::Board,
-                "host-reset",
-                Confidence::High,
-                "the machine was booted again while the attempt ran",
-            )
-        } else {
-            Verdict::new(
-                Class::Infra,
-                "harness-died",
-                Confidence::High,
-                "legwork was killed while the attempt ran: its end was not seen",
-            )
-        };
-    }
-    let Some(outcome) = facts.outcome else {
-        return Verdict::new(
-            Class::Inconclusive,
-            "no-outcome",
-            Confidence::Low,
-            "nothing is known",
-        );
-    };
-    let crashed = outcome.exit.end().crashed()
-        || outcome
-            .descendants
-            .iter()
-            .any(|d| d.end.is_some_and(|e| e.crashed()));
-    if crashed {
-        return Verdict::new(
-            Class::Host,
-            "crash",
-            Confidence::Medium,
-            exit_words(&outcome.exit).unwrap_or_default(),
-        );
-    }
-    if outcome.exit.end().success() && outcome.exit.timed_out.is_none() {
-        return Verdict::new(
-            Class::Clean,
-            "none",
-            Confidence::High,
-            "ended by itself with code 0",
-        );
-    }
-    Verdict::new(
-        Class::Host,
-        "failed",
-        Confidence::Medium,
-        exit_words(&outcome.exit).unwrap_or_default(),
-    )
 }

@@ -11,6 +11,7 @@ use crate::journal::{self, Entry, Fate, JOURNAL, Journal, StepFate, Writer, boot
 use crate::legfile::{self, LegSet, Selection, hex};
 use crate::os::process;
 use crate::plan::{Plan, Step, plan};
+use crate::supervise::leftovers;
 
 /// What the journal's first record says.
 struct Begun {
@@ -67,7 +68,15 @@ pub fn resume(dir: &Path, dry_run: bool, options: &Options) -> Result<ExitCode, 
         })?;
     let stop = StopFlags::install();
     let _lock = identity::guard(&set, options)?;
-    let reaped = reap(&dir.id);
+    let mut reaped: Vec<i32> = decided
+        .iter()
+        .filter_map(|f| match &f.fate {
+            Fate::Lost { dir: relative, .. } => Some(leftovers::end(&dir.path.join(relative))),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    reaped.extend(reap(&dir.id));
     let resumed = Entry::Resumed {
         pid: std::process::id(),
         boot_id: boot_id(),

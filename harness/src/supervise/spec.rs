@@ -31,6 +31,8 @@ pub struct Timeouts {
     pub idle: Option<Duration>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// How long a process in uninterruptible sleep may survive SIGKILL before it is called unkillable.
+    pub unkillable_after: Duration,
     /// Per phase, by name (`load`, `prefill`, `decode` from engine events; declared names from rules).
     pub phases: BTreeMap<String, Duration>,
     /// CLOCK_MONOTONIC nanoseconds at which the lease, less its reserve for archiving, ends.
@@ -43,6 +45,7 @@ impl Default for Timeouts {
             total: None,
             idle: None,
             grace: Duration::from_secs(10),
+            unkillable_after: Duration::from_secs(10),
             phases: BTreeMap::new(),
             lease_end_mono_ns: None,
         }

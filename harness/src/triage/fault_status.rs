@@ -133,7 +133,7 @@ impl Client {
     /// seen besides: 0x40 on instruction fetches, 0x80 with 0x01 on command-processor accesses).
     #[must_use]
     pub fn from_access_flags(flags: u16) -> Client {
-        if flags > 0xff || flags & 0x08 == 0 && flags & 0x80 == 0 {
+        if flags > 0xff || flags & 0x80 != 0 && flags & 0x01 == 0 || flags & 0x88 == 0 {
             Client::Unknown
         } else if flags & 0x80 != 0 {
             Client::CommandProcessor
@@ -207,6 +207,7 @@ mod tests {
         assert_eq!(Client::from_access_flags(88), Client::ShaderFetch);
         assert_eq!(Client::from_access_flags(153), Client::CommandProcessor);
         assert_eq!(Client::from_access_flags(169), Client::CommandProcessor);
-        assert_eq!(Client::from_access_flags(144), Client::CommandProcessor);
+        // 0x80 without 0x01 is seen too, and its unit is not known.
+        assert_eq!(Client::from_access_flags(144), Client::Unknown);
     }
 }

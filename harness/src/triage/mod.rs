@@ -37,7 +37,7 @@ pub use context::{
 };
 pub use explain::{Explanation, explain, kinds};
 pub use group::{Group, Member, group};
-pub use lexer::{Lexer, Record, read_lines};
+pub use lexer::{Ident, Lexer, Losses, Record, Stamp, read_lines};
 pub use render::{json, markdown, text};
 pub use scan::{Scan, kernel as scan_kernel, output as scan_output};
 pub use title::normalise as normalise_title;

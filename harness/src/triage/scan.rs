@@ -42,6 +42,8 @@ pub struct Scan {
     pub first_stamp: Option<Stamp>,
     /// GPUs that named themselves.
     pub gpus: Vec<Pci>,
+    /// Devices that drivers other than a GPU's speak for.
+    pub others: Vec<Pci>,
     /// The kernel release, if the log prints it.
     pub kernel_release: Option<String>,
     /// Findings dropped beyond the bound.
@@ -172,7 +174,14 @@ impl Collector {
             if self.fault_header(r) || self.detail(r) {
                 return;
             }
-        } else if r.tag.is_empty() && !self.open.is_empty() && self.detail(r) {
+        } else if let Some(d) = r.device
+            && !super::scope::may_be_gpu_path(std::str::from_utf8(r.tag).unwrap_or("?"))
+            && self.scan.others.len() < 64
+            && !self.scan.others.contains(&d)
+        {
+            self.scan.others.push(d);
+        }
+        if !gpu && r.tag.is_empty() && !self.open.is_empty() && self.detail(r) {
             return;
         }
         if self.scan.kernel_release.is_none()
@@ -183,8 +192,21 @@ impl Collector {
         let Some((finding, source)) = data::kernel_finding(r) else {
             return;
         };
-        // Anything else that this device says ends its open page fault.
+        // Another event of this device ends its open page fault; chatter between its lines does not.
+        let chatter = matches!(
+            finding,
+            Finding::Harmless { .. }
+                | Finding::Hint { .. }
+                | Finding::Boilerplate { .. }
+                | Finding::RasError {
+                    correctable: true,
+                    ..
+                }
+                | Finding::Thermal { critical: false }
+                | Finding::SvmLimit
+        );
         if gpu
+            && !chatter
             && let Some(at) = self.open.iter().position(|o| {
                 r.device.is_none() || o.event.device.is_none() || o.event.device == r.device
             })

@@ -1,7 +1,7 @@
 //! Whose line is it: inside the attempt's window, on its GPU, of its process tree.
 
 use super::context::{Context, comm15};
-use super::finding::{Event, Finding, Origin, Proc, ResetCause};
+use super::finding::{Event, Finding, Origin, Proc, Word};
 use super::pci::Pci;
 
 /// Whose a finding is.
@@ -28,6 +28,23 @@ pub enum Place {
     OtherDevice,
 }
 
+/// Kernel and runtime name different pages of one fault, but the same 2 MiB block.
+const BLOCK: u64 = 2 << 20;
+
+/// The block that ROCr names in `Memory access fault by GPU node-1 (…) on address 0x7f….`
+fn reported_block(e: &Event) -> Option<u64> {
+    let Finding::Program {
+        word: Word::MemoryAccessFault,
+        ..
+    } = e.finding
+    else {
+        return None;
+    };
+    let at = e.text().find("on address 0x")?;
+    let address = super::pattern::parse_hex(&e.text().as_bytes()[at + 11..])?;
+    (address >= BLOCK).then_some(address / BLOCK)
+}
+
 /// What belongs to the attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
@@ -35,6 +52,8 @@ pub struct Scope {
     comms: Vec<String>,
     gpus: Vec<Pci>,
     passed: bool,
+    /// 2 MiB blocks of addresses that the attempt's own runtime reported as faulting.
+    reported: Vec<u64>,
     leader: Option<u64>,
     crashed: bool,
 }
@@ -49,9 +68,16 @@ impl Scope {
             comms: ctx.all_comms(),
             gpus: ctx.gpus(),
             passed: ending.success(),
+            reported: events.iter().filter_map(reported_block).take(16).collect(),
             leader: ctx.pid,
             crashed: matches!(ending.signal, Some(4 | 5 | 7 | 8 | 11)),
         };
+        // A line that names the attempt's pid is better than an address that fits.
+        if events.iter().any(|e| {
+            matches!(&e.finding, Finding::GpuPageFault(f) if f.process.as_ref().is_some_and(|p| s.by_pid(p)))
+        }) {
+            s.reported.clear();
+        }
         if s.gpus.is_empty() {
             let own = events.iter().find_map(|e| {
                 let p = e.finding.process()?;
@@ -62,6 +88,10 @@ impl Scope {
             s.gpus.extend(own);
         }
         s
+    }
+
+    fn reported(&self, address: Option<u64>) -> bool {
+        address.is_some_and(|a| a >= BLOCK && self.reported.contains(&(a / BLOCK)))
     }
 
     /// The attempt's GPUs, as far as known.
@@ -139,30 +169,30 @@ impl Scope {
         if e.origin == Origin::Output {
             return Place::Inside(Owner::Ours);
         }
+        // What the next boot says about the end of the one before lies outside every window.
+        let next_boot = ctx.ending().host_reset
+            && matches!(e.finding, Finding::HostReset { .. } | Finding::Mce { .. })
+            && e.stamp.mono_us.is_none_or(|us| us < 120_000_000);
         if let Some(w) = &ctx.window
-            && !matches!(
-                e.finding,
-                Finding::HostReset {
-                    cause: ResetCause::Hardware
-                        | ResetCause::External
-                        | ResetCause::Thermal
-                        | ResetCause::Watchdog
-                        | ResetCause::Power
-                        | ResetCause::Software,
-                    ..
-                }
-            )
+            && !next_boot
             && !w.contains(&e.stamp, e.seq)
         {
             return Place::OutsideWindow;
         }
-        if e.device.is_some() && self.speaks_of_a_gpu(e) && !self.on_our_gpu(e.device) {
+        let owner = match &e.finding {
+            Finding::CpuFault { process, .. } => self.cpu_owner(process),
+            Finding::GpuPageFault(f) if self.reported(f.address) => Owner::Ours,
+            f => f.process().map_or(Owner::Nobody, |p| self.owner(p)),
+        };
+        // A fault that names the attempt's pid is the attempt's, on whatever GPU.
+        if owner != Owner::Ours
+            && e.device.is_some()
+            && self.speaks_of_a_gpu(e)
+            && !self.on_our_gpu(e.device)
+        {
             return Place::OtherDevice;
         }
-        Place::Inside(match &e.finding {
-            Finding::CpuFault { process, .. } => self.cpu_owner(process),
-            f => f.process().map_or(Owner::Nobody, |p| self.owner(p)),
-        })
+        Place::Inside(owner)
     }
 
     /// Findings whose device must be the attempt's GPU to count.

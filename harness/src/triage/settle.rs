@@ -33,8 +33,6 @@ pub enum Settle {
     ColdStart,
     /// The runtime's own log.
     RuntimeLog,
-    /// The CPU backend as control.
-    OnCpu,
     /// The same GPU code on the host, bounds-checked.
     Simt,
     /// No hardware scheduler.
@@ -81,7 +79,6 @@ impl Settle {
             Settle::Repeat => "legwork run repro --repeat 5: one failure in few is a race or a board, all alike is the code",
             Settle::ColdStart => "power the machine off and on, then legwork run repro",
             Settle::RuntimeLog => "legwork run repro --env AMD_LOG_LEVEL=4: the runtime then names the call and its addresses",
-            Settle::OnCpu => "legwork run repro --device cpu: the same result without the GPU",
             Settle::Simt => "legwork run repro --device simt: an access out of bounds then names kernel, line and thread",
             Settle::NoHws => "boot with amdgpu.sched_policy=2 (no hardware scheduler) and run again; a wave dump at the stall",
             Settle::IommuPt => "boot with iommu=pt and run again; whether a pinned host buffer was freed while in use",

@@ -101,6 +101,10 @@ fn rocm_row(facts: &Facts) -> (Option<bool>, String) {
     let Some((v, _)) = version(release) else {
         return (None, format!("ROCm release {release:?} cannot be read"));
     };
+    // "ROCm 7" may be a release on either side of the fix.
+    if !release.contains('.') && v[0] == 7 {
+        return (None, format!("ROCm {release}: which 7 is not recorded"));
+    }
     match ROCMS.iter().find(|r| v >= r.from && v < r.below) {
         Some(r) => (
             r.fixed,
@@ -142,6 +146,10 @@ mod tests {
             ("6.18.7", "7.2.1", None, None, Unknown),
             ("6.18.2", "7.2.1", Some(0x80), None, Unknown),
             ("6.18.7", "7.2", Some(0x80), None, Unknown),
+            ("6.18.7", "7", Some(0x80), None, Unknown),
+            ("6.18.7", "6", Some(0x80), None, Bad),
+            ("6.18.7", "7", Some(0x80), None, Unknown),
+            ("6.18.7", "6", Some(0x80), None, Bad),
             ("6.14.0", "6.4", Some(0x80), Some(false), Good),
             ("6.14.0", "6.4", Some(0x83), Some(false), Bad),
             ("6.14.0", "6.4", None, Some(false), Unknown),

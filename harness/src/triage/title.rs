@@ -1,20 +1,41 @@
 //! Titles for deduplication: the guilty first event in words, with addresses, pids and numbers normalised.
 
-use super::finding::{Finding, ResetStep};
-use super::verdict::{Decision, Evidence};
+use super::finding::{Finding, ResetStep, Word};
+use super::verdict::{Decision, Evidence, describe, signal_name};
 
 /// The title of a decision.
 #[must_use]
 pub fn of(ev: &Evidence<'_>, d: &Decision) -> String {
     let text = match d.decides.first().map(|&i| &ev.events[i]) {
-        Some(e) => words(&e.finding, e.text()),
+        Some(e) => words(&e.finding, message(e.text(), &e.driver)),
         None => match &d.fact {
             Some((source, text, _)) if *source != "exit" => format!("{source}: {text}"),
-            Some((_, text, _)) => text.clone(),
+            Some(_) => match (ev.ending.signal, ev.ending.code) {
+                (Some(n), _) => signal_name(n).to_owned(),
+                (None, Some(c)) => format!("rc{c}"),
+                (None, None) => describe(ev),
+            },
             None => String::new(),
         },
     };
     normalise(&format!("{}: {text}", d.kind))
+}
+
+/// The message without the driver and device in front of it.
+fn message<'a>(text: &'a str, driver: &str) -> &'a str {
+    let mut rest = text.trim_start();
+    if driver.is_empty() {
+        return rest;
+    }
+    for _ in 0..3 {
+        match rest.split_once(": ") {
+            Some((head, tail)) if head.starts_with(driver) && head.len() < 40 => {
+                rest = tail.trim_start()
+            }
+            _ => break,
+        }
+    }
+    rest
 }
 
 fn words(f: &Finding, line: &str) -> String {
@@ -62,8 +83,88 @@ fn words(f: &Finding, line: &str) -> String {
         Finding::Xid { process, .. } => {
             format!("in {}", process.as_ref().map_or("?", |p| p.comm.as_str()))
         }
+        Finding::SmuFailure { .. } => "SMU does not answer".to_owned(),
+        Finding::DeviceLost => "the device does not answer".to_owned(),
+        Finding::Mce { .. } => "uncorrected machine check".to_owned(),
+        Finding::Aer { severity, .. } => format!("{severity:?} PCI Express error"),
+        Finding::Thermal { .. } => "over temperature".to_owned(),
+        Finding::ShareLost { .. } => "the share does not answer".to_owned(),
+        Finding::IommuFault { .. } => "IO page fault".to_owned(),
+        Finding::SvmLimit => "resident system memory limit".to_owned(),
+        Finding::NetworkLost => "a network card stopped sending".to_owned(),
+        Finding::HungTask { process, frames } => {
+            format!(
+                "{} blocked{}{frames}",
+                process.comm,
+                if frames.is_empty() { "" } else { " in " }
+            )
+        }
+        Finding::QueueCreateFailed { code } => format!(
+            "queue refused with {}",
+            match code {
+                -22 => "EINVAL",
+                -12 => "ENOMEM",
+                _ => "an error",
+            }
+        ),
         Finding::RasError { block, .. } => format!("RAS error in {block}"),
+        Finding::Program { word, detail } => said(*word, detail),
         _ => line.to_owned(),
+    }
+}
+
+/// What the program said, without the runtime's own prefix.
+fn said(word: Word, detail: &str) -> String {
+    let label = match word {
+        Word::MemoryAccessFault => "memory access fault reported by ROCr",
+        Word::HwException => "HW exception reported by ROCr",
+        Word::ApertureViolation => "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION",
+        Word::IllegalInstruction => "illegal shader instruction",
+        Word::QueueException => "HSA_STATUS_ERROR_EXCEPTION",
+        Word::OutOfResources => "HSA_STATUS_ERROR_OUT_OF_RESOURCES",
+        Word::HsaError => "HSA_STATUS_ERROR",
+        Word::DeviceAssert => "device-side assertion",
+        Word::IllegalAddress => "illegal memory access reported by the runtime",
+        Word::LaunchFailure => "unspecified launch failure",
+        Word::LaunchTimeout => "launch timed out",
+        Word::DeviceOom => "out of device memory",
+        Word::HostOom => "out of host memory",
+        Word::NoCodeObject => "no usable code object",
+        Word::MemoryCritical => "memory critical error",
+        Word::QueueCreate => "queue refused",
+        Word::NoDevice => "no device",
+        Word::OpRefused => "no kernel for op",
+        Word::EngineFatal => "engine-fatal",
+        Word::HostAssert => "assertion",
+        Word::HeapCorrupt => "heap corruption found by the C library",
+        Word::Terminate => "terminate",
+        Word::CrashEcho => "crash",
+        Word::Traceback => "traceback",
+        Word::DiskFull => "no space left",
+        Word::ReadError => "read error",
+        Word::HostDown => "host is down",
+        Word::EnvMissing => "missing",
+        Word::BadInput => "bad input file",
+        Word::DeviceEcc => "uncorrectable ECC error",
+        Word::DeviceLost => "device is gone",
+        Word::ResetNeeded => "reset needed",
+        Word::WaitedInVain => "waited in vain",
+        Word::VulkanLost => "Vulkan device lost",
+        Word::PeerLost => "peer lost",
+    };
+    let tells = matches!(
+        word,
+        Word::OpRefused
+            | Word::EngineFatal
+            | Word::HostAssert
+            | Word::Terminate
+            | Word::EnvMissing
+            | Word::HsaError
+    );
+    if tells && !detail.is_empty() {
+        format!("{label} {detail}")
+    } else {
+        label.to_owned()
     }
 }
 
@@ -89,9 +190,12 @@ fn is_name(word: &str) -> bool {
     let letters = w.bytes().take_while(u8::is_ascii_alphabetic).count();
     let rest = &w[letters..];
     // `xid-31`, `gfx1151`, `sdma0`, `MODE2`, `libfoo.so.1`; but not `pid2327` or `0x…`.
+    if w.starts_with("lib") || w.starts_with("python") {
+        return false; // `word_of` knows them.
+    }
     matches!(
         w[..letters].to_ascii_lowercase().as_str(),
-        "xid" | "gfx" | "sdma" | "mode" | "mes" | "int" | "iq" | "q" | "fp" | "bf"
+        "xid" | "gfx" | "sdma" | "mode" | "mes" | "int" | "iq" | "q" | "fp" | "bf" | "rc"
     ) && rest.len() <= 6
 }
 
@@ -107,39 +211,40 @@ fn word_of(word: &str) -> String {
     if is_name(word) {
         return word.to_owned();
     }
+    // A library keeps its name and loses its version, a Python keeps its major version.
+    if let Some(so) = word.find(".so").filter(|_| word.starts_with("lib")) {
+        return word[..so + 3].to_owned();
+    }
+    if let Some(rest) = word.strip_prefix("python")
+        && rest.len() == 1
+    {
+        return word.to_owned();
+    }
     let b = word.as_bytes();
     let mut out = String::new();
     let mut i = 0;
     while i < b.len() {
-        let start = i;
         // An address or a number, with the separators of addresses, versions and times inside it.
         if b[i].is_ascii_digit() {
             let hex = b[i] == b'0' && b.get(i + 1).is_some_and(|c| matches!(c, b'x' | b'X'));
             if hex {
                 i += 2;
             }
-            let mut saw_hex_letter = false;
             while i < b.len()
                 && (b[i].is_ascii_hexdigit()
                     || matches!(b[i], b'.' | b':' | b'_')
                         && b.get(i + 1).is_some_and(u8::is_ascii_hexdigit))
             {
-                saw_hex_letter |= b[i].is_ascii_alphabetic();
                 i += 1;
             }
-            // `4ms`: letters that are no hex digits end the number; `12abz` would too.
-            let _ = saw_hex_letter;
-            out.push_str(if hex { "0xN" } else { "N" });
-            // "0xN" must not be read as a number again.
+            out.push_str(if hex { "ADDR" } else { "N" });
             continue;
         }
-        // The mark of a replaced address.
         let ch_len = word[i..].chars().next().map_or(1, char::len_utf8);
-        out.push_str(&word[start..start + ch_len]);
+        out.push_str(&word[i..i + ch_len]);
         i += ch_len;
     }
-    // `0xN` read a second time would become `NxN`.
-    out.replace("NxN", "0xN")
+    out
 }
 
 #[cfg(test)]

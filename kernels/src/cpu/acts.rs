@@ -6,7 +6,8 @@
 use crate::blocks::{Activation, BlockType};
 use half::f16;
 
-use super::Isa;
+use super::out::Out;
+use super::{Isa, Pool};
 
 /// How a set of rows is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,31 +159,91 @@ impl Acts {
         if !x.len().is_multiple_of(n) {
             return Err(ActsError::Ragged { len: x.len(), n });
         }
-        (self.kind, self.m, self.n) = (kind, x.len() / n, n);
-        self.x.clear();
-        match kind {
-            ActKind::F32 => self.x.extend_from_slice(x),
-            ActKind::Q32 => {
-                self.q.resize(x.len(), 0);
-                self.d.resize(x.len() / 32, 0.0);
-                self.s.resize(x.len() / 32, 0.0);
-                quantise_q32(isa, x, &mut self.q, &mut self.d, &mut self.s);
-            }
-            ActKind::Q256 => {
-                self.q.resize(x.len(), 0);
-                self.d.resize(x.len() / 256, 0.0);
-                self.sums.resize(x.len() / 16, 0);
-                quantise_q256(isa, x, &mut self.q, &mut self.d, &mut self.sums);
-                self.sums32.clear();
-                let pairs = self.sums.as_chunks::<2>().0.iter();
-                self.sums32.extend(pairs.map(|[a, b]| a + b));
-            }
-        }
-        self.wide.clear();
-        if self.m >= TILED && kind != ActKind::F32 {
-            self.wide.extend(self.q.iter().map(|&q| i16::from(q)));
-        }
+        self.resize(kind, x.len() / n, n);
+        let mut parts = self.parts();
+        parts.round(isa, x);
         Ok(())
+    }
+
+    /// As [`Acts::set`], with the rows shared out among the pool's threads.
+    ///
+    /// # Errors
+    /// As [`Acts::new`].
+    pub fn set_on(
+        &mut self,
+        pool: &Pool,
+        isa: Isa,
+        kind: ActKind,
+        x: &[f32],
+        n: usize,
+    ) -> Result<(), ActsError> {
+        const ELEMENTS: usize = 1 << 14; // less is not worth handing out
+        if x.len() <= ELEMENTS || n == 0 || !x.len().is_multiple_of(n) {
+            return self.set_with(isa, kind, x, n);
+        }
+        if !n.is_multiple_of(kind.block()) {
+            return Err(ActsError::RowLength {
+                n,
+                block: kind.block(),
+            });
+        }
+        self.resize(kind, x.len() / n, n);
+        let (m, block) = (self.m, kind.block());
+        let f = Out::new(&mut self.x, n);
+        let q = Out::new(&mut self.q, n);
+        let d = Out::new(&mut self.d, n / block);
+        let s = Out::new(&mut self.s, n / 32);
+        let sums = Out::new(&mut self.sums, n / 16);
+        let sums32 = Out::new(&mut self.sums32, n / 32);
+        let wide = Out::new(&mut self.wide, n);
+        let tiled = m >= TILED && kind != ActKind::F32;
+        pool.ranges(m, (ELEMENTS / n).max(1), |rows, _| {
+            let only = |holds: bool| if holds { rows.clone() } else { 0..0 };
+            let quantised = kind != ActKind::F32;
+            // SAFETY: each range of rows is one task's; empty parts are of buffers that the kind
+            // does not use.
+            let mut parts = unsafe {
+                Parts {
+                    kind,
+                    x: f.rows(only(!quantised)),
+                    q: q.rows(only(quantised)),
+                    d: d.rows(only(quantised)),
+                    s: s.rows(only(kind == ActKind::Q32)),
+                    sums: sums.rows(only(kind == ActKind::Q256)),
+                    sums32: sums32.rows(only(kind == ActKind::Q256)),
+                    wide: wide.rows(only(tiled)),
+                }
+            };
+            parts.round(isa, &x[rows.start * n..rows.end * n]);
+        });
+        Ok(())
+    }
+
+    fn resize(&mut self, kind: ActKind, m: usize, n: usize) {
+        (self.kind, self.m, self.n) = (kind, m, n);
+        let size = |holds: bool, len: usize| if holds { len } else { 0 };
+        let (q32, q256) = (kind == ActKind::Q32, kind == ActKind::Q256);
+        let quantised = q32 || q256;
+        self.x.resize(size(!quantised, m * n), 0.0);
+        self.q.resize(size(quantised, m * n), 0);
+        self.d.resize(size(quantised, m * n / kind.block()), 0.0);
+        self.s.resize(size(q32, m * n / 32), 0.0);
+        self.sums.resize(size(q256, m * n / 16), 0);
+        self.sums32.resize(size(q256, m * n / 32), 0);
+        self.wide.resize(size(quantised && m >= TILED, m * n), 0);
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            kind: self.kind,
+            x: &mut self.x,
+            q: &mut self.q,
+            d: &mut self.d,
+            s: &mut self.s,
+            sums: &mut self.sums,
+            sums32: &mut self.sums32,
+            wide: &mut self.wide,
+        }
     }
 
     /// Bytes, sums of 16 and of 32, and scale of block `b` of row `i`.
@@ -299,6 +360,37 @@ impl ActRow<'_> {
         blocks
             .flat_map(|(q, d)| q.iter().map(move |&q| f32::from(q) * d))
             .collect()
+    }
+}
+
+/// Some rows of [`Acts`], to be filled. Parts that the kind does not use are empty.
+struct Parts<'a> {
+    kind: ActKind,
+    x: &'a mut [f32],
+    q: &'a mut [i8],
+    d: &'a mut [f32],
+    s: &'a mut [f32],
+    sums: &'a mut [i16],
+    sums32: &'a mut [i16],
+    wide: &'a mut [i16],
+}
+
+impl Parts<'_> {
+    fn round(&mut self, isa: Isa, x: &[f32]) {
+        match self.kind {
+            ActKind::F32 => self.x.copy_from_slice(x),
+            ActKind::Q32 => quantise_q32(isa, x, self.q, self.d, self.s),
+            ActKind::Q256 => {
+                quantise_q256(isa, x, self.q, self.d, self.sums);
+                let pairs = self.sums.as_chunks::<2>().0;
+                for (to, [a, b]) in self.sums32.iter_mut().zip(pairs) {
+                    *to = a + b;
+                }
+            }
+        }
+        for (to, q) in self.wide.iter_mut().zip(self.q.iter()) {
+            *to = i16::from(*q);
+        }
     }
 }
 

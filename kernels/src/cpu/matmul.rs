@@ -139,38 +139,107 @@ pub fn matmul(
             len: out.len(),
         });
     }
-    let out = Out::new(out, w.n_out);
-    if m < TILED {
-        let chunk = rows_per_task(w, m, pool.threads());
-        pool.ranges(w.n_out, chunk, |rows, _| {
-            with_scratch(|s| few(isa, w, rows, acts, &out, store, &mut s.few));
-        });
-    } else {
-        let panels = w.n_out.div_ceil(ROWS);
-        let chunk = panels_per_task(panels, pool.threads());
-        pool.ranges(panels, chunk, |range, _| {
-            with_scratch(|s| {
-                for p in range {
-                    let rows = p * ROWS..((p + 1) * ROWS).min(w.n_out);
-                    let sums = s.panel(isa, w, rows.clone(), acts, None, m);
-                    for (i, sums) in sums.iter().enumerate() {
-                        // SAFETY: each panel is one task's, so nobody else has these columns.
-                        let to = unsafe { out.part(i, rows.clone()) };
-                        put(to, sums, store);
-                    }
-                }
-            });
-        });
-    }
+    let job = Job {
+        w,
+        acts,
+        first: 0,
+        m,
+        out: Out::new(out, w.n_out),
+        column: 0,
+        store,
+    };
+    products(pool, isa, &[job]);
     Ok(())
 }
 
-/// Rows of a matrix that make a task worth handing out, but leave several for every thread.
-pub(super) fn rows_per_task(w: Matrix<'_>, m: usize, threads: usize) -> usize {
+/// A checked product: row `i` of `out` has `w.n_out` columns from `column` on for the products of
+/// activation row `first + i`, for each of `m` rows.
+pub(super) struct Job<'a> {
+    pub w: Matrix<'a>,
+    pub acts: &'a Acts,
+    pub first: usize,
+    pub m: usize,
+    pub out: Out<'a>,
+    pub column: usize,
+    pub store: Store,
+}
+
+impl Job<'_> {
+    /// Where the products of some weight rows with activation row `first + i` go.
+    ///
+    /// # Safety
+    /// As [`Out::part`].
+    #[expect(clippy::mut_from_ref, reason = "the contract keeps parts disjoint")]
+    unsafe fn part(&self, i: usize, rows: &Range<usize>) -> &mut [f32] {
+        let columns = self.column + rows.start..self.column + rows.end;
+        // SAFETY: the caller's promise.
+        unsafe { self.out.part(i, columns) }
+    }
+}
+
+/// Several products of the same number of activation rows, handed to the threads as one.
+pub(super) fn products(pool: &Pool, isa: Isa, jobs: &[Job<'_>]) {
+    let m = jobs.first().map_or(0, |j| j.m);
+    if m == 0 {
+        return;
+    }
+    if m < TILED {
+        let total = jobs.iter().map(|j| j.w.n_out).sum();
+        let bytes = jobs.iter().map(|j| j.w.bytes.len()).sum();
+        let chunk = rows_per_task(total, bytes, m, pool.threads());
+        pool.ranges(total, chunk, |range, _| {
+            with_scratch(|s| {
+                pieces(jobs.iter().map(|j| j.w.n_out), range, |j, rows| {
+                    few(isa, &jobs[j], rows, &mut s.few);
+                });
+            });
+        });
+    } else {
+        let panels = || jobs.iter().map(|j| j.w.n_out.div_ceil(ROWS));
+        let total = panels().sum();
+        let chunk = panels_per_task(total, pool.threads());
+        pool.ranges(total, chunk, |range, _| {
+            with_scratch(|s| {
+                pieces(panels(), range, |j, panels| {
+                    let job = &jobs[j];
+                    for p in panels {
+                        let rows = p * ROWS..((p + 1) * ROWS).min(job.w.n_out);
+                        let which = Rows::From(job.first);
+                        let sums = s.panel(isa, job.w, rows.clone(), job.acts, which, m);
+                        for (i, sums) in sums.iter().enumerate() {
+                            // SAFETY: a panel is one task's, so nobody else has these columns.
+                            let to = unsafe { job.part(i, &rows) };
+                            put(to, sums, job.store);
+                        }
+                    }
+                });
+            });
+        });
+    }
+}
+
+/// Cut a range over things laid end to end into ranges of each: `f(which, range in it)`.
+pub(super) fn pieces(
+    lengths: impl Iterator<Item = usize>,
+    range: Range<usize>,
+    mut f: impl FnMut(usize, Range<usize>),
+) {
+    let mut start = 0;
+    for (i, len) in lengths.enumerate() {
+        let (from, to) = (range.start.max(start), range.end.min(start + len));
+        if from < to {
+            f(i, from - start..to - start);
+        }
+        start += len;
+    }
+}
+
+/// Rows that make a task worth handing out, but leave several tasks for every thread.
+pub(super) fn rows_per_task(rows: usize, bytes: usize, m: usize, threads: usize) -> usize {
     const BYTES: usize = 16 << 10;
-    let worth = BYTES.div_ceil((w.row_bytes() * m.max(1)).max(1));
-    let share = w.n_out.div_ceil(threads * 4);
-    worth.max(share).next_multiple_of(4)
+    let per_row = (bytes / rows.max(1) * m).max(1);
+    let share = rows.div_ceil(threads * 4);
+    BYTES.div_ceil(per_row).max(share).next_multiple_of(4)
 }
 
 fn panels_per_task(panels: usize, threads: usize) -> usize {
@@ -185,31 +254,45 @@ pub(super) fn put(to: &mut [f32], from: &[f32], store: Store) {
     }
 }
 
-fn few(
-    isa: Isa,
-    w: Matrix<'_>,
-    rows: Range<usize>,
-    acts: &Acts,
-    out: &Out<'_>,
-    store: Store,
-    products: &mut Vec<f32>,
-) {
+fn few(isa: Isa, job: &Job<'_>, rows: Range<usize>, products: &mut Vec<f32>) {
     products.resize(rows.len(), 0.0);
-    for i in 0..acts.rows() {
+    for i in 0..job.m {
         // Lengths were checked before the threads started, so this cannot fail.
-        let done = w.gemv(isa, rows.clone(), acts.row(i), products);
+        let done = job
+            .w
+            .gemv(isa, rows.clone(), job.acts.row(job.first + i), products);
         debug_assert!(done.is_ok());
         // SAFETY: each range of rows is one task's, so nobody else has these columns.
-        let to = unsafe { out.part(i, rows.clone()) };
-        put(to, products, store);
+        let to = unsafe { job.part(i, &rows) };
+        put(to, products, job.store);
+    }
+}
+
+/// Which activation rows a panel meets.
+#[derive(Clone, Copy)]
+pub(super) enum Rows<'a> {
+    /// Consecutive ones from here on.
+    From(usize),
+    /// These.
+    Of(&'a [u32]),
+}
+
+impl Rows<'_> {
+    /// The `i`-th of them.
+    #[inline(always)]
+    pub(super) fn get(self, i: usize) -> usize {
+        match self {
+            Rows::From(first) => first + i,
+            Rows::Of(ids) => ids[i] as usize,
+        }
     }
 }
 
 /// Buffers that a thread keeps from task to task.
 pub(super) struct Scratch {
     #[cfg(target_arch = "x86_64")]
-    tiles: Option<Box<super::simd::avx2::tile::Tiles>>,
-    sums: Vec<[f32; ROWS]>,
+    pub(super) tiles: Option<Box<super::simd::avx2::tile::Tiles>>,
+    pub(super) sums: Vec<[f32; ROWS]>,
     /// For products of a few rows.
     pub few: Vec<f32>,
 }
@@ -231,27 +314,27 @@ pub(super) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
 }
 
 impl Scratch {
-    /// Products of up to 16 rows with the `m` activation rows `ids` (all of them if `None`).
+    /// Products of up to 16 rows with `m` activation rows.
     pub(super) fn panel(
         &mut self,
         isa: Isa,
         w: Matrix<'_>,
         rows: Range<usize>,
         acts: &Acts,
-        ids: Option<&[u32]>,
+        which: Rows<'_>,
         m: usize,
     ) -> &[[f32; ROWS]] {
         self.sums.clear();
         self.sums.resize(m, [0.0; ROWS]);
         #[cfg(target_arch = "x86_64")]
-        if isa == Isa::Avx2 && acts.rows() >= TILED {
+        if isa == Isa::Avx2 && acts.rows() >= TILED && m > 2 {
             use super::simd::avx2::{panel, tile::Tiles};
             let p = panel::Panel {
                 ty: w.ty,
                 w: w.rows(rows.clone()),
                 row_bytes: w.row_bytes(),
                 acts,
-                ids,
+                which,
             };
             let tiles = self.tiles.get_or_insert_with(Tiles::new);
             // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
@@ -260,8 +343,8 @@ impl Scratch {
             }
         }
         for (i, sums) in self.sums.iter_mut().enumerate() {
-            let row = ids.map_or(i, |ids| ids[i] as usize);
-            let done = w.gemv(isa, rows.clone(), acts.row(row), &mut sums[..rows.len()]);
+            let x = acts.row(which.get(i));
+            let done = w.gemv(isa, rows.clone(), x, &mut sums[..rows.len()]);
             debug_assert!(done.is_ok());
         }
         &self.sums

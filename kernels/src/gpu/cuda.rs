@@ -84,17 +84,33 @@ cuda_table! {
 /// # Errors
 /// No driver, no device, or no code object for it; each by name.
 pub fn open(ordinal: i32, kernels: Option<&Path>) -> R<Arc<dyn Driver>> {
-    let absent = |reason: String| GpuError::Absent { device: DeviceKind::Cuda, reason };
+    let absent = |reason: String| GpuError::Absent {
+        device: DeviceKind::Cuda,
+        reason,
+    };
     let table = load().map_err(absent)?;
-    let mut api = CudaApi { table, device: 0, context: null_mut(), stream: null_mut() };
+    let mut api = CudaApi {
+        table,
+        device: 0,
+        context: null_mut(),
+        stream: null_mut(),
+    };
     // SAFETY: the flag word must be 0.
     let code = unsafe { (api.table.init)(0) };
-    api.ok("cuInit", code).map_err(|e| absent(format!("{e}; is the NVIDIA driver loaded, and /dev/nvidia0 visible?")))?;
+    api.ok("cuInit", code).map_err(|e| {
+        absent(format!(
+            "{e}; is the NVIDIA driver loaded, and /dev/nvidia0 visible?"
+        ))
+    })?;
     let mut count = 0;
     // SAFETY: valid pointers in these calls.
-    api.ok("cuDeviceGetCount", unsafe { (api.table.device_count)(&raw mut count) })?;
+    api.ok("cuDeviceGetCount", unsafe {
+        (api.table.device_count)(&raw mut count)
+    })?;
     if ordinal < 0 || ordinal >= count {
-        return Err(absent(format!("device {ordinal} of {count}; CUDA_VISIBLE_DEVICES hides devices")));
+        return Err(absent(format!(
+            "device {ordinal} of {count}; CUDA_VISIBLE_DEVICES hides devices"
+        )));
     }
     // SAFETY: as above.
     let code = unsafe { (api.table.device_get)(&raw mut api.device, ordinal) };
@@ -120,7 +136,10 @@ fn load() -> Result<Table, String> {
             Err(_) => tried.push(name),
         }
     }
-    Err(format!("no CUDA driver: the loader finds none of {}", tried.join(", ")))
+    Err(format!(
+        "no CUDA driver: the loader finds none of {}",
+        tried.join(", ")
+    ))
 }
 
 struct CudaApi {
@@ -168,21 +187,34 @@ impl CudaApi {
     fn facts(&self) -> R<DeviceFacts> {
         let mut name = [0; 256];
         // SAFETY: the buffer has the length that is passed.
-        self.ok("cuDeviceGetName", unsafe { (self.table.device_name)(name.as_mut_ptr(), 255, self.device) })?;
+        self.ok("cuDeviceGetName", unsafe {
+            (self.table.device_name)(name.as_mut_ptr(), 255, self.device)
+        })?;
         // SAFETY: the last byte is zero in any case.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }
+            .to_string_lossy()
+            .into_owned();
         let (mut memory, mut version) = (0, 0);
         // SAFETY: valid pointers.
-        self.ok("cuDeviceTotalMem", unsafe { (self.table.device_memory)(&raw mut memory, self.device) })?;
+        self.ok("cuDeviceTotalMem", unsafe {
+            (self.table.device_memory)(&raw mut memory, self.device)
+        })?;
         // SAFETY: a valid pointer.
-        self.ok("cuDriverGetVersion", unsafe { (self.table.driver_version)(&raw mut version) })?;
+        self.ok("cuDriverGetVersion", unsafe {
+            (self.table.driver_version)(&raw mut version)
+        })?;
         Ok(DeviceFacts {
             name,
             target: format!("sm_{}{}", self.attribute(MAJOR), self.attribute(MINOR)),
-            multiprocessors: u32::try_from(self.attribute(MULTIPROCESSORS)).unwrap_or(1).max(1),
+            multiprocessors: u32::try_from(self.attribute(MULTIPROCESSORS))
+                .unwrap_or(1)
+                .max(1),
             memory: memory as u64,
             integrated: self.attribute(INTEGRATED) == 1,
-            allocator: Allocator { call: "cuMemAlloc", reason: "the only allocator used on CUDA".to_owned() },
+            allocator: Allocator {
+                call: "cuMemAlloc",
+                reason: "the only allocator used on CUDA".to_owned(),
+            },
             host_addressable: false,
             runtime: format!("CUDA driver API {version}"),
         })
@@ -194,12 +226,16 @@ impl Api for CudaApi {
 
     fn bind(&self) -> R<()> {
         // SAFETY: the retained context.
-        self.ok("cuCtxSetCurrent", unsafe { (self.table.set_current)(self.context) })
+        self.ok("cuCtxSetCurrent", unsafe {
+            (self.table.set_current)(self.context)
+        })
     }
     fn malloc(&self, bytes: usize) -> R<u64> {
         let mut p = 0;
         // SAFETY: a valid pointer.
-        self.ok("cuMemAlloc", unsafe { (self.table.malloc)(&raw mut p, bytes) })?;
+        self.ok("cuMemAlloc", unsafe {
+            (self.table.malloc)(&raw mut p, bytes)
+        })?;
         Ok(p)
     }
     fn free(&self, address: u64) -> R<()> {
@@ -209,42 +245,60 @@ impl Api for CudaApi {
     fn host_alloc(&self, bytes: usize) -> R<u64> {
         let mut p = null_mut();
         // SAFETY: a valid pointer.
-        self.ok("cuMemHostAlloc", unsafe { (self.table.host_alloc)(&raw mut p, bytes, 0) })?;
+        self.ok("cuMemHostAlloc", unsafe {
+            (self.table.host_alloc)(&raw mut p, bytes, 0)
+        })?;
         Ok(p.expose_provenance() as u64)
     }
     fn host_free(&self, address: u64) -> R<()> {
         // SAFETY: an address that `host_alloc` gave.
-        self.ok("cuMemFreeHost", unsafe { (self.table.host_free)(ptr(address)) })
+        self.ok("cuMemFreeHost", unsafe {
+            (self.table.host_free)(ptr(address))
+        })
     }
     fn h2d(&self, to: u64, from: u64, bytes: usize) -> R<()> {
         // SAFETY: pinned memory of that size, which stays until the stream has passed the copy.
-        self.ok("cuMemcpyHtoDAsync", unsafe { (self.table.h2d)(to, ptr(from), bytes, self.stream) })
+        self.ok("cuMemcpyHtoDAsync", unsafe {
+            (self.table.h2d)(to, ptr(from), bytes, self.stream)
+        })
     }
     fn d2h(&self, to: u64, from: u64, bytes: usize) -> R<()> {
         // SAFETY: as above.
-        self.ok("cuMemcpyDtoHAsync", unsafe { (self.table.d2h)(ptr(to), from, bytes, self.stream) })
+        self.ok("cuMemcpyDtoHAsync", unsafe {
+            (self.table.d2h)(ptr(to), from, bytes, self.stream)
+        })
     }
     fn d2d(&self, to: u64, from: u64, bytes: usize) -> R<()> {
         // SAFETY: device addresses.
-        self.ok("cuMemcpyDtoDAsync", unsafe { (self.table.d2d)(to, from, bytes, self.stream) })
+        self.ok("cuMemcpyDtoDAsync", unsafe {
+            (self.table.d2d)(to, from, bytes, self.stream)
+        })
     }
     fn zero(&self, to: u64, bytes: usize) -> R<()> {
         // SAFETY: a device address.
-        self.ok("cuMemsetD8Async", unsafe { (self.table.memset)(to, 0, bytes, self.stream) })
+        self.ok("cuMemsetD8Async", unsafe {
+            (self.table.memset)(to, 0, bytes, self.stream)
+        })
     }
     fn stream_sync(&self) -> R<()> {
         // SAFETY: our stream.
-        self.ok("cuStreamSynchronize", unsafe { (self.table.stream_sync)(self.stream) })
+        self.ok("cuStreamSynchronize", unsafe {
+            (self.table.stream_sync)(self.stream)
+        })
     }
     fn event_create(&self) -> R<u64> {
         let mut e = null_mut();
         // SAFETY: a valid pointer.
-        self.ok("cuEventCreate", unsafe { (self.table.event_create)(&raw mut e, 0) })?;
+        self.ok("cuEventCreate", unsafe {
+            (self.table.event_create)(&raw mut e, 0)
+        })?;
         Ok(e.expose_provenance() as u64)
     }
     fn event_record(&self, event: u64) -> R<()> {
         // SAFETY: an event of `event_create`.
-        self.ok("cuEventRecord", unsafe { (self.table.event_record)(ptr(event), self.stream) })
+        self.ok("cuEventRecord", unsafe {
+            (self.table.event_record)(ptr(event), self.stream)
+        })
     }
     fn event_done(&self, event: u64) -> R<bool> {
         // SAFETY: as above.
@@ -255,18 +309,24 @@ impl Api for CudaApi {
     }
     fn event_sync(&self, event: u64) -> R<()> {
         // SAFETY: as above.
-        self.ok("cuEventSynchronize", unsafe { (self.table.event_sync)(ptr(event)) })
+        self.ok("cuEventSynchronize", unsafe {
+            (self.table.event_sync)(ptr(event))
+        })
     }
     fn event_ms(&self, from: u64, to: u64) -> R<f32> {
         let mut ms = 0.0;
         // SAFETY: two events and a valid pointer.
-        self.ok("cuEventElapsedTime", unsafe { (self.table.event_elapsed)(&raw mut ms, ptr(from), ptr(to)) })?;
+        self.ok("cuEventElapsedTime", unsafe {
+            (self.table.event_elapsed)(&raw mut ms, ptr(from), ptr(to))
+        })?;
         Ok(ms)
     }
     fn module_load(&self, image: &[u8]) -> R<u64> {
         let mut m = null_mut();
         // SAFETY: a whole cubin, or PTX with its final zero; the driver copies it.
-        self.ok("cuModuleLoadData", unsafe { (self.table.module_load)(&raw mut m, image.as_ptr().cast()) })?;
+        self.ok("cuModuleLoadData", unsafe {
+            (self.table.module_load)(&raw mut m, image.as_ptr().cast())
+        })?;
         Ok(m.expose_provenance() as u64)
     }
     fn module_function(&self, module: u64, name: &CString) -> R<Option<u64>> {
@@ -274,7 +334,9 @@ impl Api for CudaApi {
         // SAFETY: a module of `module_load` and a C string.
         match unsafe { (self.table.module_function)(&raw mut f, ptr(module), name.as_ptr()) } {
             NOT_FOUND => Ok(None),
-            code => self.ok("cuModuleGetFunction", code).map(|()| Some(f.expose_provenance() as u64)),
+            code => self
+                .ok("cuModuleGetFunction", code)
+                .map(|()| Some(f.expose_provenance() as u64)),
         }
     }
     fn launch(&self, function: u64, l: &Launch<'_>) -> R<()> {
@@ -282,24 +344,44 @@ impl Api for CudaApi {
         let [x, y, z] = l.grid;
         // SAFETY: one parameter, a struct of the size that the kernel takes; the driver copies it during the call.
         self.ok("cuLaunchKernel", unsafe {
-            (self.table.launch)(ptr(function), x, y, z, l.threads, 1, 1, 0, self.stream, params.as_mut_ptr(), null_mut())
+            (self.table.launch)(
+                ptr(function),
+                x,
+                y,
+                z,
+                l.threads,
+                1,
+                1,
+                0,
+                self.stream,
+                params.as_mut_ptr(),
+                null_mut(),
+            )
         })
     }
     fn capture_begin(&self) -> R<()> {
         // SAFETY: our stream.
-        self.ok("cuStreamBeginCapture", unsafe { (self.table.capture_begin)(self.stream, CAPTURE_THREAD_LOCAL) })
+        self.ok("cuStreamBeginCapture", unsafe {
+            (self.table.capture_begin)(self.stream, CAPTURE_THREAD_LOCAL)
+        })
     }
     fn capture_end(&self) -> R<u64> {
         let (mut graph, mut exec) = (null_mut(), null_mut());
         // SAFETY: our capturing stream and valid pointers.
-        self.ok("cuStreamEndCapture", unsafe { (self.table.capture_end)(self.stream, &raw mut graph) })?;
+        self.ok("cuStreamEndCapture", unsafe {
+            (self.table.capture_end)(self.stream, &raw mut graph)
+        })?;
         // SAFETY: a graph.
-        self.ok("cuGraphInstantiate", unsafe { (self.table.graph_instantiate)(&raw mut exec, graph, 0) })?;
+        self.ok("cuGraphInstantiate", unsafe {
+            (self.table.graph_instantiate)(&raw mut exec, graph, 0)
+        })?;
         Ok(exec.expose_provenance() as u64)
     }
     fn graph_launch(&self, graph: u64) -> R<()> {
         // SAFETY: an executable graph of `capture_end`.
-        self.ok("cuGraphLaunch", unsafe { (self.table.graph_launch)(ptr(graph), self.stream) })
+        self.ok("cuGraphLaunch", unsafe {
+            (self.table.graph_launch)(ptr(graph), self.stream)
+        })
     }
 }
 
@@ -311,7 +393,10 @@ mod tests {
     #[test]
     fn a_machine_without_the_device_is_told_why() {
         if let Err(e) = open(0, None) {
-            assert!(e.to_string().contains("cuda") || e.to_string().contains("sm_"), "{e}");
+            assert!(
+                e.to_string().contains("cuda") || e.to_string().contains("sm_"),
+                "{e}"
+            );
         }
     }
 }

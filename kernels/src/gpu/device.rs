@@ -52,10 +52,17 @@ impl Gpu {
             DeviceKind::Rocm => super::hip::open(0, knobs.managed_alloc, kernels)?,
             DeviceKind::Cuda => super::cuda::open(0, kernels)?,
             DeviceKind::Cpu => {
-                return Err(GpuError::Absent { device: kind, reason: "the CPU is not opened as a GPU".to_owned() });
+                return Err(GpuError::Absent {
+                    device: kind,
+                    reason: "the CPU is not opened as a GPU".to_owned(),
+                });
             }
         };
-        let trace = if knobs.kernel_trace { Some(Trace::create(&super::trace::path())?) } else { None };
+        let trace = if knobs.kernel_trace {
+            Some(Trace::create(&super::trace::path())?)
+        } else {
+            None
+        };
         Self::with_driver(driver, trace)
     }
 
@@ -64,8 +71,17 @@ impl Gpu {
     /// # Errors
     /// The codebooks could not be copied.
     pub fn with_driver(driver: Arc<dyn Driver>, trace: Option<Trace>) -> Result<Self, GpuError> {
-        let mut gpu = Gpu { driver, grids: HashMap::new(), scratch: HashMap::new(), trace, splits: None };
-        gpu.put_grid(&[BlockType::IQ1_S, BlockType::IQ1_M], &words8(&grids::IQ1.0))?;
+        let mut gpu = Gpu {
+            driver,
+            grids: HashMap::new(),
+            scratch: HashMap::new(),
+            trace,
+            splits: None,
+        };
+        gpu.put_grid(
+            &[BlockType::IQ1_S, BlockType::IQ1_M],
+            &words8(&grids::IQ1.0),
+        )?;
         gpu.put_grid(&[BlockType::IQ2_XXS], &words8(&grids::IQ2_XXS.0))?;
         gpu.put_grid(&[BlockType::IQ2_XS], &words8(&grids::IQ2_XS.0))?;
         gpu.put_grid(&[BlockType::IQ2_S], &words8(&grids::IQ2_S.0))?;
@@ -76,7 +92,8 @@ impl Gpu {
 
     fn put_grid(&mut self, types: &[BlockType], bytes: &[u8]) -> Result<(), GpuError> {
         for ty in types {
-            let memory = GpuMemory::new(self.driver.clone(), bytes.len(), &format!("codebook {ty}"))?;
+            let memory =
+                GpuMemory::new(self.driver.clone(), bytes.len(), &format!("codebook {ty}"))?;
             self.driver.upload(memory.address(), bytes)?;
             self.grids.insert(*ty, memory);
         }
@@ -105,8 +122,18 @@ impl Gpu {
     #[must_use]
     pub fn memory_facts(&self) -> MemoryFacts {
         let facts = self.driver.facts();
-        let reach = if facts.host_addressable { "; tensors here are reached by device address only" } else { "" };
-        MemoryFacts { host_addressable: false, reason: format!("allocator={}, {}{reach}", facts.allocator.call, facts.allocator.reason) }
+        let reach = if facts.host_addressable {
+            "; tensors here are reached by device address only"
+        } else {
+            ""
+        };
+        MemoryFacts {
+            host_addressable: false,
+            reason: format!(
+                "allocator={}, {}{reach}",
+                facts.allocator.call, facts.allocator.reason
+            ),
+        }
     }
 
     /// The address of a type's codebook, or 0.
@@ -130,11 +157,22 @@ impl Gpu {
     }
 
     /// Starts a kernel.
-    pub(crate) fn launch<A: KernelArgs>(&mut self, kernel: &'static str, grid: [u32; 3], threads: u32, args: &A) -> Result<(), GpuError> {
+    pub(crate) fn launch<A: KernelArgs>(
+        &mut self,
+        kernel: &'static str,
+        grid: [u32; 3],
+        threads: u32,
+        args: &A,
+    ) -> Result<(), GpuError> {
         if grid.contains(&0) {
             return Ok(());
         }
-        let launch = Launch { kernel, grid, threads, args: bytes_of(args) };
+        let launch = Launch {
+            kernel,
+            grid,
+            threads,
+            args: bytes_of(args),
+        };
         let Some(trace) = &mut self.trace else {
             return self.driver.launch(&launch);
         };

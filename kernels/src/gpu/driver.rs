@@ -112,21 +112,30 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Errors
     /// The device cannot.
     fn capture_begin(&self) -> Result<(), GpuError> {
-        Err(GpuError::Unsupported { device: self.kind(), what: "graph capture" })
+        Err(GpuError::Unsupported {
+            device: self.kind(),
+            what: "graph capture",
+        })
     }
     /// Ends the recording.
     ///
     /// # Errors
     /// Something that cannot be recorded happened meanwhile.
     fn capture_end(&self) -> Result<GraphId, GpuError> {
-        Err(GpuError::Unsupported { device: self.kind(), what: "graph capture" })
+        Err(GpuError::Unsupported {
+            device: self.kind(),
+            what: "graph capture",
+        })
     }
     /// Runs a recording.
     ///
     /// # Errors
     /// The launch failed.
     fn graph_launch(&self, _graph: GraphId) -> Result<(), GpuError> {
-        Err(GpuError::Unsupported { device: self.kind(), what: "graph launch" })
+        Err(GpuError::Unsupported {
+            device: self.kind(),
+            what: "graph launch",
+        })
     }
     /// Host memory that the device copies from without a detour, if the runtime has such.
     ///
@@ -142,7 +151,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Errors
     /// The copy failed to start.
     fn upload_pinned(&self, _to: u64, _from: u64, _bytes: usize) -> Result<(), GpuError> {
-        Err(GpuError::Unsupported { device: self.kind(), what: "pinned copies" })
+        Err(GpuError::Unsupported {
+            device: self.kind(),
+            what: "pinned copies",
+        })
     }
     /// Waits until everything before the mark is done.
     ///

@@ -20,12 +20,20 @@ type R<T> = Result<T, GpuError>;
 /// # Errors
 /// No runtime, no device, no permission, or no code object for it; each by name.
 pub fn open(ordinal: i32, managed: ManagedAlloc, kernels: Option<&Path>) -> R<Arc<dyn Driver>> {
-    let absent = |reason: String| GpuError::Absent { device: DeviceKind::Rocm, reason };
+    let absent = |reason: String| GpuError::Absent {
+        device: DeviceKind::Rocm,
+        reason,
+    };
     let (hip, library, count) = hip_sys::devices().map_err(|e| absent(e.to_string()))?;
     if usize::try_from(ordinal).map_or(true, |o| o >= count) {
         return Err(absent(format!("device {ordinal} of {count}")));
     }
-    let mut api = HipApi { hip, ordinal, stream: null_mut(), managed: false };
+    let mut api = HipApi {
+        hip,
+        ordinal,
+        stream: null_mut(),
+        managed: false,
+    };
     api.bind()?;
     // A waiting thread then sleeps instead of taking a core and its share of the power budget; too late is no harm.
     // SAFETY: a flag word.
@@ -41,16 +49,31 @@ pub fn open(ordinal: i32, managed: ManagedAlloc, kernels: Option<&Path>) -> R<Ar
 
 /// The allocator for what the user asked and what the device can, and why.
 #[must_use]
-pub fn choose_allocator(asked: ManagedAlloc, managed_memory: bool, pageable_access: bool) -> Allocator {
+pub fn choose_allocator(
+    asked: ManagedAlloc,
+    managed_memory: bool,
+    pageable_access: bool,
+) -> Allocator {
     let (managed, reason) = match asked {
         ManagedAlloc::On => (true, "VT_ROCM_MANAGED_ALLOC=1".to_owned()),
         ManagedAlloc::Off => (false, "VT_ROCM_MANAGED_ALLOC=0".to_owned()),
         ManagedAlloc::Auto => (
             managed_memory && pageable_access,
-            format!("PageableMemoryAccess={}, ManagedMemory={}", u8::from(pageable_access), u8::from(managed_memory)),
+            format!(
+                "PageableMemoryAccess={}, ManagedMemory={}",
+                u8::from(pageable_access),
+                u8::from(managed_memory)
+            ),
         ),
     };
-    Allocator { call: if managed { "hipMallocManaged" } else { "hipMalloc" }, reason }
+    Allocator {
+        call: if managed {
+            "hipMallocManaged"
+        } else {
+            "hipMalloc"
+        },
+        reason,
+    }
 }
 
 struct HipApi {
@@ -74,37 +97,57 @@ impl HipApi {
         if code == types::SUCCESS {
             return Ok(());
         }
-        Err(GpuError::Call { call, code, name: error_name(code).to_owned(), hint: error_hint(code).map(str::to_owned) })
+        Err(GpuError::Call {
+            call,
+            code,
+            name: error_name(code).to_owned(),
+            hint: error_hint(code).map(str::to_owned),
+        })
     }
 
     fn absent(&self, what: &'static str) -> GpuError {
         let _ = self.ordinal;
-        GpuError::Unsupported { device: DeviceKind::Rocm, what }
+        GpuError::Unsupported {
+            device: DeviceKind::Rocm,
+            what,
+        }
     }
 
     fn attribute(&self, attribute: Attribute) -> i32 {
         let mut value = 0;
         // SAFETY: the pointer is valid for the call.
-        let code = unsafe { (self.hip.device_attribute)(&raw mut value, attribute as c_int, self.ordinal) };
+        let code = unsafe {
+            (self.hip.device_attribute)(&raw mut value, attribute as c_int, self.ordinal)
+        };
         if code == types::SUCCESS { value } else { 0 }
     }
 
     fn facts(&self, asked: ManagedAlloc, library: &Path) -> R<DeviceFacts> {
         let mut name = [0; 256];
         // SAFETY: the buffer has the length that is passed.
-        self.ok("hipDeviceGetName", unsafe { (self.hip.device_name)(name.as_mut_ptr(), 256, self.ordinal) })?;
+        self.ok("hipDeviceGetName", unsafe {
+            (self.hip.device_name)(name.as_mut_ptr(), 256, self.ordinal)
+        })?;
         // SAFETY: HIP ends the name with a zero inside the buffer; the last byte is zero in any case.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }
+            .to_string_lossy()
+            .into_owned();
         let mut memory = 0;
         // SAFETY: the pointer is valid for the call.
-        self.ok("hipDeviceTotalMem", unsafe { (self.hip.device_total_mem)(&raw mut memory, self.ordinal) })?;
+        self.ok("hipDeviceTotalMem", unsafe {
+            (self.hip.device_total_mem)(&raw mut memory, self.ordinal)
+        })?;
         let (mut runtime, mut driver) = (0, 0);
         // SAFETY: the pointers are valid for the calls; a failure leaves 0, which is printed as such.
         unsafe {
             (self.hip.runtime_version)(&raw mut runtime);
             (self.hip.driver_version)(&raw mut driver);
         }
-        let allocator = choose_allocator(asked, self.attribute(Attribute::ManagedMemory) == 1, self.attribute(Attribute::PageableMemoryAccess) == 1);
+        let allocator = choose_allocator(
+            asked,
+            self.attribute(Attribute::ManagedMemory) == 1,
+            self.attribute(Attribute::PageableMemoryAccess) == 1,
+        );
         if allocator.call == "hipMallocManaged" && self.hip.malloc_managed.is_none() {
             return Err(self.absent("hipMallocManaged (VT_ROCM_MANAGED_ALLOC=1)"));
         }
@@ -115,7 +158,9 @@ impl HipApi {
         Ok(DeviceFacts {
             name,
             target,
-            multiprocessors: u32::try_from(self.attribute(Attribute::MultiprocessorCount)).unwrap_or(1).max(1),
+            multiprocessors: u32::try_from(self.attribute(Attribute::MultiprocessorCount))
+                .unwrap_or(1)
+                .max(1),
             memory: memory as u64,
             integrated: self.attribute(Attribute::Integrated) == 1,
             host_addressable: allocator.call == "hipMallocManaged",
@@ -133,8 +178,16 @@ impl HipApi {
             unsafe { f(pci.as_mut_ptr(), 64, self.ordinal) == types::SUCCESS }
         });
         // SAFETY: zero-terminated inside the buffer.
-        let pci = known.then(|| unsafe { CStr::from_ptr(pci.as_ptr()) }.to_string_lossy().into_owned());
-        choose_node(&nodes, pci.as_deref(), usize::try_from(self.ordinal).unwrap_or(0))
+        let pci = known.then(|| {
+            unsafe { CStr::from_ptr(pci.as_ptr()) }
+                .to_string_lossy()
+                .into_owned()
+        });
+        choose_node(
+            &nodes,
+            pci.as_deref(),
+            usize::try_from(self.ordinal).unwrap_or(0),
+        )
     }
 }
 
@@ -147,14 +200,28 @@ struct Node {
 }
 
 fn topology(folder: &Path) -> Vec<Node> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut ids: Vec<u32> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut ids: Vec<u32> = entries
+        .filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
     ids.sort_unstable();
     ids.into_iter()
-        .filter_map(|id| std::fs::read_to_string(folder.join(id.to_string()).join("properties")).ok())
+        .filter_map(|id| {
+            std::fs::read_to_string(folder.join(id.to_string()).join("properties")).ok()
+        })
         .filter_map(|text| {
-            let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok()).unwrap_or(0);
-            (value("simd_count ") > 0).then(|| Node { location: value("location_id "), domain: value("domain "), gfx: value("gfx_target_version ") })
+            let value = |key: &str| {
+                text.lines()
+                    .find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok())
+                    .unwrap_or(0)
+            };
+            (value("simd_count ") > 0).then(|| Node {
+                location: value("location_id "),
+                domain: value("domain "),
+                gfx: value("gfx_target_version "),
+            })
         })
         .collect()
 }
@@ -167,11 +234,20 @@ fn choose_node(nodes: &[Node], pci: Option<&str>, ordinal: usize) -> Option<Stri
         Some((domain, bus << 8 | device << 3 | function))
     });
     let node = match place {
-        Some((domain, location)) => nodes.iter().find(|n| n.location == location && n.domain == domain),
+        Some((domain, location)) => nodes
+            .iter()
+            .find(|n| n.location == location && n.domain == domain),
         None => None,
     };
     let node = node.or_else(|| nodes.get(ordinal))?;
-    (node.gfx > 0).then(|| format!("gfx{}{:x}{:x}", node.gfx / 10000, node.gfx / 100 % 100, node.gfx % 100))
+    (node.gfx > 0).then(|| {
+        format!(
+            "gfx{}{:x}{:x}",
+            node.gfx / 10000,
+            node.gfx / 100 % 100,
+            node.gfx % 100
+        )
+    })
 }
 
 impl Api for HipApi {
@@ -179,14 +255,21 @@ impl Api for HipApi {
 
     fn bind(&self) -> R<()> {
         // SAFETY: a device number.
-        self.ok("hipSetDevice", unsafe { (self.hip.set_device)(self.ordinal) })
+        self.ok("hipSetDevice", unsafe {
+            (self.hip.set_device)(self.ordinal)
+        })
     }
     fn malloc(&self, bytes: usize) -> R<u64> {
         let mut p = null_mut();
         if self.managed {
-            let f = self.hip.malloc_managed.ok_or_else(|| self.absent("hipMallocManaged"))?;
+            let f = self
+                .hip
+                .malloc_managed
+                .ok_or_else(|| self.absent("hipMallocManaged"))?;
             // SAFETY: the pointer is valid for the call.
-            self.ok("hipMallocManaged", unsafe { f(&raw mut p, bytes, types::MEM_ATTACH_GLOBAL) })?;
+            self.ok("hipMallocManaged", unsafe {
+                f(&raw mut p, bytes, types::MEM_ATTACH_GLOBAL)
+            })?;
         } else {
             // SAFETY: the pointer is valid for the call.
             self.ok("hipMalloc", unsafe { (self.hip.malloc)(&raw mut p, bytes) })?;
@@ -200,7 +283,9 @@ impl Api for HipApi {
     fn host_alloc(&self, bytes: usize) -> R<u64> {
         let mut p = null_mut();
         // SAFETY: the pointer is valid for the call.
-        self.ok("hipHostMalloc", unsafe { (self.hip.host_malloc)(&raw mut p, bytes, types::HOST_MALLOC_DEFAULT) })?;
+        self.ok("hipHostMalloc", unsafe {
+            (self.hip.host_malloc)(&raw mut p, bytes, types::HOST_MALLOC_DEFAULT)
+        })?;
         Ok(p.expose_provenance() as u64)
     }
     fn host_free(&self, address: u64) -> R<()> {
@@ -209,33 +294,65 @@ impl Api for HipApi {
     }
     fn h2d(&self, to: u64, from: u64, bytes: usize) -> R<()> {
         // SAFETY: pinned memory of at least that size, which stays until the stream has passed the copy.
-        self.ok("hipMemcpyAsync", unsafe { (self.hip.memcpy_async)(ptr(to), ptr(from), bytes, copy_kind::HOST_TO_DEVICE, self.stream) })
+        self.ok("hipMemcpyAsync", unsafe {
+            (self.hip.memcpy_async)(
+                ptr(to),
+                ptr(from),
+                bytes,
+                copy_kind::HOST_TO_DEVICE,
+                self.stream,
+            )
+        })
     }
     fn d2h(&self, to: u64, from: u64, bytes: usize) -> R<()> {
         // SAFETY: as above.
-        self.ok("hipMemcpyAsync", unsafe { (self.hip.memcpy_async)(ptr(to), ptr(from), bytes, copy_kind::DEVICE_TO_HOST, self.stream) })
+        self.ok("hipMemcpyAsync", unsafe {
+            (self.hip.memcpy_async)(
+                ptr(to),
+                ptr(from),
+                bytes,
+                copy_kind::DEVICE_TO_HOST,
+                self.stream,
+            )
+        })
     }
     fn d2d(&self, to: u64, from: u64, bytes: usize) -> R<()> {
         // SAFETY: both are device addresses.
-        self.ok("hipMemcpyAsync", unsafe { (self.hip.memcpy_async)(ptr(to), ptr(from), bytes, copy_kind::DEVICE_TO_DEVICE, self.stream) })
+        self.ok("hipMemcpyAsync", unsafe {
+            (self.hip.memcpy_async)(
+                ptr(to),
+                ptr(from),
+                bytes,
+                copy_kind::DEVICE_TO_DEVICE,
+                self.stream,
+            )
+        })
     }
     fn zero(&self, to: u64, bytes: usize) -> R<()> {
         // SAFETY: a device address with that many bytes.
-        self.ok("hipMemsetAsync", unsafe { (self.hip.memset_async)(ptr(to), 0, bytes, self.stream) })
+        self.ok("hipMemsetAsync", unsafe {
+            (self.hip.memset_async)(ptr(to), 0, bytes, self.stream)
+        })
     }
     fn stream_sync(&self) -> R<()> {
         // SAFETY: our stream.
-        self.ok("hipStreamSynchronize", unsafe { (self.hip.stream_synchronize)(self.stream) })
+        self.ok("hipStreamSynchronize", unsafe {
+            (self.hip.stream_synchronize)(self.stream)
+        })
     }
     fn event_create(&self) -> R<u64> {
         let mut e = null_mut();
         // SAFETY: the pointer is valid for the call.
-        self.ok("hipEventCreateWithFlags", unsafe { (self.hip.event_create)(&raw mut e, types::EVENT_DEFAULT) })?;
+        self.ok("hipEventCreateWithFlags", unsafe {
+            (self.hip.event_create)(&raw mut e, types::EVENT_DEFAULT)
+        })?;
         Ok(e.expose_provenance() as u64)
     }
     fn event_record(&self, event: u64) -> R<()> {
         // SAFETY: an event of `event_create`.
-        self.ok("hipEventRecord", unsafe { (self.hip.event_record)(ptr(event), self.stream) })
+        self.ok("hipEventRecord", unsafe {
+            (self.hip.event_record)(ptr(event), self.stream)
+        })
     }
     fn event_done(&self, event: u64) -> R<bool> {
         // SAFETY: as above.
@@ -246,18 +363,24 @@ impl Api for HipApi {
     }
     fn event_sync(&self, event: u64) -> R<()> {
         // SAFETY: as above.
-        self.ok("hipEventSynchronize", unsafe { (self.hip.event_synchronize)(ptr(event)) })
+        self.ok("hipEventSynchronize", unsafe {
+            (self.hip.event_synchronize)(ptr(event))
+        })
     }
     fn event_ms(&self, from: u64, to: u64) -> R<f32> {
         let mut ms = 0.0;
         // SAFETY: two events and a valid pointer.
-        self.ok("hipEventElapsedTime", unsafe { (self.hip.event_elapsed)(&raw mut ms, ptr(from), ptr(to)) })?;
+        self.ok("hipEventElapsedTime", unsafe {
+            (self.hip.event_elapsed)(&raw mut ms, ptr(from), ptr(to))
+        })?;
         Ok(ms)
     }
     fn module_load(&self, image: &[u8]) -> R<u64> {
         let mut m = null_mut();
         // SAFETY: a whole ELF image; HIP copies it.
-        self.ok("hipModuleLoadData", unsafe { (self.hip.module_load)(&raw mut m, image.as_ptr().cast()) })?;
+        self.ok("hipModuleLoadData", unsafe {
+            (self.hip.module_load)(&raw mut m, image.as_ptr().cast())
+        })?;
         Ok(m.expose_provenance() as u64)
     }
     fn module_function(&self, module: u64, name: &CString) -> R<Option<u64>> {
@@ -265,7 +388,9 @@ impl Api for HipApi {
         // SAFETY: a module of `module_load` and a C string.
         match unsafe { (self.hip.module_function)(&raw mut f, ptr(module), name.as_ptr()) } {
             500 => Ok(None),
-            code => self.ok("hipModuleGetFunction", code).map(|()| Some(f.expose_provenance() as u64)),
+            code => self
+                .ok("hipModuleGetFunction", code)
+                .map(|()| Some(f.expose_provenance() as u64)),
         }
     }
     fn launch(&self, function: u64, l: &Launch<'_>) -> R<()> {
@@ -273,26 +398,56 @@ impl Api for HipApi {
         let [x, y, z] = l.grid;
         // SAFETY: one parameter, a struct of the size that the kernel's metadata states; HIP copies it during the call.
         self.ok("hipModuleLaunchKernel", unsafe {
-            (self.hip.module_launch)(ptr(function), x, y, z, l.threads, 1, 1, 0, self.stream, params.as_mut_ptr(), null_mut())
+            (self.hip.module_launch)(
+                ptr(function),
+                x,
+                y,
+                z,
+                l.threads,
+                1,
+                1,
+                0,
+                self.stream,
+                params.as_mut_ptr(),
+                null_mut(),
+            )
         })
     }
     fn capture_begin(&self) -> R<()> {
-        let f = self.hip.capture_begin.ok_or_else(|| self.absent("hipStreamBeginCapture"))?;
+        let f = self
+            .hip
+            .capture_begin
+            .ok_or_else(|| self.absent("hipStreamBeginCapture"))?;
         // SAFETY: our stream.
-        self.ok("hipStreamBeginCapture", unsafe { f(self.stream, types::CAPTURE_THREAD_LOCAL) })
+        self.ok("hipStreamBeginCapture", unsafe {
+            f(self.stream, types::CAPTURE_THREAD_LOCAL)
+        })
     }
     fn capture_end(&self) -> R<u64> {
-        let end = self.hip.capture_end.ok_or_else(|| self.absent("hipStreamEndCapture"))?;
-        let make = self.hip.graph_instantiate.ok_or_else(|| self.absent("hipGraphInstantiate"))?;
+        let end = self
+            .hip
+            .capture_end
+            .ok_or_else(|| self.absent("hipStreamEndCapture"))?;
+        let make = self
+            .hip
+            .graph_instantiate
+            .ok_or_else(|| self.absent("hipGraphInstantiate"))?;
         let (mut graph, mut exec) = (null_mut(), null_mut());
         // SAFETY: our stream, which is capturing; valid pointers.
-        self.ok("hipStreamEndCapture", unsafe { end(self.stream, &raw mut graph) })?;
+        self.ok("hipStreamEndCapture", unsafe {
+            end(self.stream, &raw mut graph)
+        })?;
         // SAFETY: a graph, and null for the error log.
-        self.ok("hipGraphInstantiate", unsafe { make(&raw mut exec, graph, null_mut(), null_mut(), 0) })?;
+        self.ok("hipGraphInstantiate", unsafe {
+            make(&raw mut exec, graph, null_mut(), null_mut(), 0)
+        })?;
         Ok(exec.expose_provenance() as u64)
     }
     fn graph_launch(&self, graph: u64) -> R<()> {
-        let f = self.hip.graph_launch.ok_or_else(|| self.absent("hipGraphLaunch"))?;
+        let f = self
+            .hip
+            .graph_launch
+            .ok_or_else(|| self.absent("hipGraphLaunch"))?;
         // SAFETY: an executable graph of `capture_end`.
         self.ok("hipGraphLaunch", unsafe { f(ptr(graph), self.stream) })
     }
@@ -311,30 +466,78 @@ mod tests {
         assert_eq!(call(ManagedAlloc::Auto, false, true), "hipMalloc");
         assert_eq!(call(ManagedAlloc::On, true, false), "hipMallocManaged");
         assert_eq!(call(ManagedAlloc::Off, true, true), "hipMalloc");
-        assert_eq!(choose_allocator(ManagedAlloc::Auto, true, false).reason, "PageableMemoryAccess=0, ManagedMemory=1");
-        assert_eq!(choose_allocator(ManagedAlloc::On, true, false).reason, "VT_ROCM_MANAGED_ALLOC=1");
+        assert_eq!(
+            choose_allocator(ManagedAlloc::Auto, true, false).reason,
+            "PageableMemoryAccess=0, ManagedMemory=1"
+        );
+        assert_eq!(
+            choose_allocator(ManagedAlloc::On, true, false).reason,
+            "VT_ROCM_MANAGED_ALLOC=1"
+        );
     }
 
     #[test]
     fn the_gfx_target_comes_from_the_topology() {
-        let nodes = [Node { location: 0x300, domain: 0, gfx: 110_000 }, Node { location: 0xc500, domain: 0, gfx: 110_501 }];
-        assert_eq!(choose_node(&nodes, Some("0000:c5:00.0"), 0).as_deref(), Some("gfx1151"));
+        let nodes = [
+            Node {
+                location: 0x300,
+                domain: 0,
+                gfx: 110_000,
+            },
+            Node {
+                location: 0xc500,
+                domain: 0,
+                gfx: 110_501,
+            },
+        ];
+        assert_eq!(
+            choose_node(&nodes, Some("0000:c5:00.0"), 0).as_deref(),
+            Some("gfx1151")
+        );
         assert_eq!(choose_node(&nodes, None, 0).as_deref(), Some("gfx1100"));
-        assert_eq!(choose_node(&nodes, Some("nonsense"), 1).as_deref(), Some("gfx1151"));
+        assert_eq!(
+            choose_node(&nodes, Some("nonsense"), 1).as_deref(),
+            Some("gfx1151")
+        );
         assert_eq!(choose_node(&[], None, 0), None);
-        assert_eq!(choose_node(&[Node { location: 0, domain: 0, gfx: 90_010 }], None, 0).as_deref(), Some("gfx90a"));
+        assert_eq!(
+            choose_node(
+                &[Node {
+                    location: 0,
+                    domain: 0,
+                    gfx: 90_010
+                }],
+                None,
+                0
+            )
+            .as_deref(),
+            Some("gfx90a")
+        );
     }
 
     #[test]
     fn topology_files_are_read() {
         let folder = std::env::temp_dir().join(format!("legwork-kfd-{}", std::process::id()));
-        for (id, text) in [("0", "simd_count 0\ngfx_target_version 0\n"), ("1", "simd_count 80\nlocation_id 50432\ndomain 0\ngfx_target_version 110501\n")] {
+        for (id, text) in [
+            ("0", "simd_count 0\ngfx_target_version 0\n"),
+            (
+                "1",
+                "simd_count 80\nlocation_id 50432\ndomain 0\ngfx_target_version 110501\n",
+            ),
+        ] {
             std::fs::create_dir_all(folder.join(id)).unwrap();
             std::fs::write(folder.join(id).join("properties"), text).unwrap();
         }
         let nodes = topology(&folder);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(nodes, [Node { location: 0xc500, domain: 0, gfx: 110_501 }]);
+        assert_eq!(
+            nodes,
+            [Node {
+                location: 0xc500,
+                domain: 0,
+                gfx: 110_501
+            }]
+        );
     }
 
     /// On a machine without an AMD GPU the refusal names the device and a reason.
@@ -342,7 +545,10 @@ mod tests {
     fn a_machine_without_the_device_is_told_why() {
         if let Err(e) = open(0, ManagedAlloc::Auto, None) {
             assert!(!e.to_string().is_empty());
-            assert!(e.to_string().contains("rocm") || e.to_string().contains("gfx"), "{e}");
+            assert!(
+                e.to_string().contains("rocm") || e.to_string().contains("gfx"),
+                "{e}"
+            );
         }
     }
 }

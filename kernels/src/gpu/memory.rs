@@ -22,7 +22,11 @@ impl GpuMemory {
     /// Memory is exhausted.
     pub fn new(driver: Arc<dyn Driver>, bytes: usize, label: &str) -> Result<Self, GpuError> {
         let address = driver.allocate(bytes, label)?;
-        Ok(GpuMemory { driver, address, bytes })
+        Ok(GpuMemory {
+            driver,
+            address,
+            bytes,
+        })
     }
 
     /// The driver it came from.
@@ -34,7 +38,10 @@ impl GpuMemory {
     fn inside(&self, offset: usize, len: usize) -> Result<u64, TensorError> {
         match offset.checked_add(len) {
             Some(end) if end <= self.bytes => Ok(self.address + offset as u64),
-            _ => Err(TensorError::Device(format!("{len} bytes at {offset} do not fit an allocation of {} bytes", self.bytes))),
+            _ => Err(TensorError::Device(format!(
+                "{len} bytes at {offset} do not fit an allocation of {} bytes",
+                self.bytes
+            ))),
         }
     }
 }
@@ -80,7 +87,10 @@ impl GpuDomain {
     /// Memory of `driver`.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
-        GpuDomain { driver, next: Arc::new(AtomicU64::new(0)) }
+        GpuDomain {
+            driver,
+            next: Arc::new(AtomicU64::new(0)),
+        }
     }
 
     /// A named block.

@@ -72,25 +72,50 @@ pub fn find(arch: &str, folder: Option<&Path>) -> Result<Pack, GpuError> {
 fn embedded(arch: &str) -> Result<Pack, GpuError> {
     let found: Vec<&CodeObject> = EMBEDDED.iter().filter(|c| c.arch == arch).collect();
     let Some(first) = found.first() else {
-        let why = ABSENT.iter().find(|(a, _)| *a == arch).map_or("this binary knows no such target", |(_, why)| why);
+        let why = ABSENT
+            .iter()
+            .find(|(a, _)| *a == arch)
+            .map_or("this binary knows no such target", |(_, why)| why);
         return Err(GpuError::NoKernel {
             kernel: "code objects".to_owned(),
             target: arch.to_owned(),
             reason: format!("{why}; build them (kernels/README.md) and pass --kernels DIR"),
         });
     };
-    let identity = format!("embedded {arch}, {}, {}", first.compiler, found.iter().map(|c| c.sha256.get(..12).unwrap_or("")).collect::<Vec<_>>().join(" "));
-    Ok(Pack { parts: found.iter().map(|c| (c.part.to_owned(), Cow::Borrowed(c.bytes))).collect(), identity })
+    let identity = format!(
+        "embedded {arch}, {}, {}",
+        first.compiler,
+        found
+            .iter()
+            .map(|c| c.sha256.get(..12).unwrap_or(""))
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
+    Ok(Pack {
+        parts: found
+            .iter()
+            .map(|c| (c.part.to_owned(), Cow::Borrowed(c.bytes)))
+            .collect(),
+        identity,
+    })
 }
 
 fn from_folder(arch: &str, folder: &Path) -> Result<Pack, GpuError> {
-    let failed = |path: &Path, source| GpuError::File { path: path.to_path_buf(), source };
+    let failed = |path: &Path, source| GpuError::File {
+        path: path.to_path_buf(),
+        source,
+    };
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .map_err(|e| failed(folder, e))?
         .filter_map(|entry| entry.ok().map(|e| e.path()))
         .filter(|path| {
-            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-            [".co", ".cubin", ".ptx"].iter().any(|ext| name.ends_with(&format!(".{arch}{ext}")))
+            let name = path
+                .file_name()
+                .and_then(|n| n.to_str())
+                .unwrap_or_default();
+            [".co", ".cubin", ".ptx"]
+                .iter()
+                .any(|ext| name.ends_with(&format!(".{arch}{ext}")))
         })
         .collect();
     files.sort();
@@ -98,7 +123,10 @@ fn from_folder(arch: &str, folder: &Path) -> Result<Pack, GpuError> {
         return Err(GpuError::NoKernel {
             kernel: "code objects".to_owned(),
             target: arch.to_owned(),
-            reason: format!("{} holds no file that ends in .{arch}.co, .{arch}.cubin or .{arch}.ptx", folder.display()),
+            reason: format!(
+                "{} holds no file that ends in .{arch}.co, .{arch}.cubin or .{arch}.ptx",
+                folder.display()
+            ),
         });
     }
     let mut parts = Vec::new();
@@ -107,10 +135,20 @@ fn from_folder(arch: &str, folder: &Path) -> Result<Pack, GpuError> {
         if file.extension().is_some_and(|e| e == "ptx") {
             bytes.push(0); // the driver wants PTX as a C string
         }
-        parts.push((file.file_stem().unwrap_or_default().to_string_lossy().into_owned(), Cow::Owned(bytes)));
+        parts.push((
+            file.file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            Cow::Owned(bytes),
+        ));
     }
     let build = std::fs::read_to_string(folder.join("build.txt")).unwrap_or_default();
-    let identity = format!("{} {arch}, {}", folder.display(), build.lines().next().unwrap_or("build unknown"));
+    let identity = format!(
+        "{} {arch}, {}",
+        folder.display(),
+        build.lines().next().unwrap_or("build unknown")
+    );
     Ok(Pack { parts, identity })
 }
 
@@ -121,7 +159,10 @@ mod tests {
     #[test]
     fn a_missing_target_says_why() {
         let text = find("gfx906", None).unwrap_err().to_string();
-        assert!(text.contains("gfx906") && text.contains("--kernels DIR"), "{text}");
+        assert!(
+            text.contains("gfx906") && text.contains("--kernels DIR"),
+            "{text}"
+        );
         for (arch, why) in ABSENT {
             if !EMBEDDED.iter().any(|c| c.arch == *arch) {
                 assert!(find(arch, None).unwrap_err().to_string().contains(why));
@@ -149,7 +190,12 @@ mod tests {
     #[test]
     fn embedded_figures_are_complete() {
         for object in EMBEDDED.iter().filter(|c| c.arch.starts_with("gfx")) {
-            assert!(!object.kernels.is_empty(), "{} {}", object.arch, object.part);
+            assert!(
+                !object.kernels.is_empty(),
+                "{} {}",
+                object.arch,
+                object.part
+            );
             for k in object.kernels {
                 assert!(!k.name.is_empty() && k.vgpr > 0 && k.kernarg > 0, "{k:?}");
                 assert_eq!(k.vgpr_spills, 0, "{k:?}");

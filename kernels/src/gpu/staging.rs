@@ -50,13 +50,28 @@ impl Ring {
     /// # Errors
     /// Memory is exhausted.
     pub fn new(driver: Arc<dyn Driver>) -> Result<Self, GpuError> {
-        let mut ring = Ring { driver, slots: Vec::new(), next: 0, times: Times::default() };
+        let mut ring = Ring {
+            driver,
+            slots: Vec::new(),
+            next: 0,
+            times: Times::default(),
+        };
         for _ in 0..SLOTS {
             let slot = match ring.driver.pinned(SLOT)? {
-                Some(address) => Slot { address, pinned: true, busy: None, _own: Vec::new() },
+                Some(address) => Slot {
+                    address,
+                    pinned: true,
+                    busy: None,
+                    _own: Vec::new(),
+                },
                 None => {
                     let own = vec![0u8; SLOT + ALIGN];
-                    Slot { address: (own.as_ptr().addr() as u64).next_multiple_of(ALIGN as u64), pinned: false, busy: None, _own: own }
+                    Slot {
+                        address: (own.as_ptr().addr() as u64).next_multiple_of(ALIGN as u64),
+                        pinned: false,
+                        busy: None,
+                        _own: own,
+                    }
                 }
             };
             ring.slots.push(slot);
@@ -77,10 +92,16 @@ impl Ring {
         read: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let n = self.slots.len();
-        let Some(slot) = self.slots.get_mut(self.next) else { return Ok(()) };
+        let Some(slot) = self.slots.get_mut(self.next) else {
+            return Ok(());
+        };
         self.next = (self.next + 1) % n;
         if skip.checked_add(len).is_none_or(|end| end > SLOT) {
-            return Err(GpuError::Unsupported { device: self.driver.kind(), what: "a piece longer than a staging slot" }.into());
+            return Err(GpuError::Unsupported {
+                device: self.driver.kind(),
+                what: "a piece longer than a staging slot",
+            }
+            .into());
         }
         let t = Instant::now();
         if let Some(mark) = slot.busy.take() {
@@ -92,7 +113,8 @@ impl Ring {
         read(buffer)?;
         let filled = Instant::now();
         if slot.pinned {
-            self.driver.upload_pinned(to, slot.address + skip as u64, len)?;
+            self.driver
+                .upload_pinned(to, slot.address + skip as u64, len)?;
             slot.busy = Some(self.driver.mark()?);
         } else {
             self.driver.upload(to, &buffer[skip..skip + len])?;

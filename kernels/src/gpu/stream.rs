@@ -77,10 +77,28 @@ impl<A: Api> StreamDriver<A> {
     /// Loads the code objects.
     pub fn new(api: A, facts: DeviceFacts, pack: &Pack) -> R<Self> {
         api.bind()?;
-        let modules = pack.parts.iter().map(|(_, image)| api.module_load(image)).collect::<R<Vec<_>>>()?;
-        let bounce = (0..BOUNCES).map(|_| api.host_alloc(BOUNCE).map(|a| (a, None))).collect::<R<Vec<_>>>()?;
-        let state = Mutex::new(State { functions: HashMap::new(), events: Vec::new(), marks: 0, bounce, next_bounce: 0 });
-        Ok(StreamDriver { api, target: facts.target.clone(), facts, modules, state })
+        let modules = pack
+            .parts
+            .iter()
+            .map(|(_, image)| api.module_load(image))
+            .collect::<R<Vec<_>>>()?;
+        let bounce = (0..BOUNCES)
+            .map(|_| api.host_alloc(BOUNCE).map(|a| (a, None)))
+            .collect::<R<Vec<_>>>()?;
+        let state = Mutex::new(State {
+            functions: HashMap::new(),
+            events: Vec::new(),
+            marks: 0,
+            bounce,
+            next_bounce: 0,
+        });
+        Ok(StreamDriver {
+            api,
+            target: facts.target.clone(),
+            facts,
+            modules,
+            state,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -91,7 +109,11 @@ impl<A: Api> StreamDriver<A> {
         if let Some(f) = self.state().functions.get(name) {
             return Ok(*f);
         }
-        let missing = |reason: &str| GpuError::NoKernel { kernel: name.to_owned(), target: self.target.clone(), reason: reason.to_owned() };
+        let missing = |reason: &str| GpuError::NoKernel {
+            kernel: name.to_owned(),
+            target: self.target.clone(),
+            reason: reason.to_owned(),
+        };
         let c = CString::new(name).map_err(|_| missing("its name has a zero byte"))?;
         for module in &self.modules {
             if let Some(f) = self.api.module_function(*module, &c)? {
@@ -99,7 +121,9 @@ impl<A: Api> StreamDriver<A> {
                 return Ok(f);
             }
         }
-        Err(missing("no loaded code object has it; the kernel pack is older than this binary"))
+        Err(missing(
+            "no loaded code object has it; the kernel pack is older than this binary",
+        ))
     }
 
     fn mark_in(&self, state: &mut State) -> R<Mark> {
@@ -122,7 +146,10 @@ impl<A: Api> StreamDriver<A> {
         if mark.0 + EVENTS < state.marks {
             return None;
         }
-        state.events.get(usize::try_from(mark.0 % EVENTS).unwrap_or(0)).copied()
+        state
+            .events
+            .get(usize::try_from(mark.0 % EVENTS).unwrap_or(0))
+            .copied()
     }
 
     /// The next bounce slot, free to use.
@@ -158,14 +185,25 @@ impl<A: Api> Driver for StreamDriver<A> {
 
     fn allocate(&self, bytes: usize, _label: &str) -> R<u64> {
         self.api.bind()?;
-        let address = self.api.malloc(bytes.max(1)).map_err(|e| GpuError::OutOfMemory { device: A::KIND, bytes, what: e.to_string() })?;
+        let address = self
+            .api
+            .malloc(bytes.max(1))
+            .map_err(|e| GpuError::OutOfMemory {
+                device: A::KIND,
+                bytes,
+                what: e.to_string(),
+            })?;
         self.api.zero(address, bytes)?;
         Ok(address)
     }
 
     fn free(&self, address: u64) {
         // After a sticky error these fail too; the process is lost then and says so elsewhere.
-        let _ = self.api.bind().and_then(|()| self.api.stream_sync()).and_then(|()| self.api.free(address));
+        let _ = self
+            .api
+            .bind()
+            .and_then(|()| self.api.stream_sync())
+            .and_then(|()| self.api.free(address));
     }
 
     fn upload(&self, to: u64, from: &[u8]) -> R<()> {
@@ -195,7 +233,9 @@ impl<A: Api> Driver for StreamDriver<A> {
             self.api.d2h(slot, from + done, piece.len())?;
             self.api.stream_sync()?;
             // SAFETY: the copy into the slot is over, and the slot is at least as long.
-            unsafe { std::ptr::copy_nonoverlapping(slot as *const u8, piece.as_mut_ptr(), piece.len()) };
+            unsafe {
+                std::ptr::copy_nonoverlapping(slot as *const u8, piece.as_mut_ptr(), piece.len())
+            };
             done += piece.len() as u64;
         }
         Ok(())
@@ -230,13 +270,21 @@ impl<A: Api> Driver for StreamDriver<A> {
                 self.api.event_sync(b)?;
                 self.api.event_ms(a, b)
             }
-            _ => Err(GpuError::Unsupported { device: A::KIND, what: "a time stamp older than 4096 others" }),
+            _ => Err(GpuError::Unsupported {
+                device: A::KIND,
+                what: "a time stamp older than 4096 others",
+            }),
         }
     }
 
     fn is_done(&self, mark: Mark) -> bool {
         let event = Self::event(&self.state(), mark);
-        event.is_none_or(|e| self.api.bind().and_then(|()| self.api.event_done(e)).unwrap_or(false))
+        event.is_none_or(|e| {
+            self.api
+                .bind()
+                .and_then(|()| self.api.event_done(e))
+                .unwrap_or(false)
+        })
     }
 
     fn wait(&self, mark: Mark) -> R<()> {

@@ -35,7 +35,9 @@ impl State {
         self as u32 + 1
     }
     fn from_code(code: u32) -> Option<Self> {
-        [State::Starting, State::Issued, State::Done, State::Failed].into_iter().find(|s| s.code() == code)
+        [State::Starting, State::Issued, State::Done, State::Failed]
+            .into_iter()
+            .find(|s| s.code() == code)
     }
 }
 
@@ -63,7 +65,9 @@ pub struct Record {
 /// Where the recording goes: `$LEGWORK_KERNEL_TRACE`, else `kernel-trace.bin` in the working folder.
 #[must_use]
 pub fn path() -> PathBuf {
-    std::env::var_os("LEGWORK_KERNEL_TRACE").filter(|p| !p.is_empty()).map_or_else(|| PathBuf::from("kernel-trace.bin"), PathBuf::from)
+    std::env::var_os("LEGWORK_KERNEL_TRACE")
+        .filter(|p| !p.is_empty())
+        .map_or_else(|| PathBuf::from("kernel-trace.bin"), PathBuf::from)
 }
 
 /// A recording being written.
@@ -91,9 +95,18 @@ impl Trace {
     /// # Errors
     /// The file cannot be created or mapped.
     pub fn create(path: &Path) -> Result<Self, GpuError> {
-        let failed = |source| GpuError::File { path: path.to_path_buf(), source };
+        let failed = |source| GpuError::File {
+            path: path.to_path_buf(),
+            source,
+        };
         let len = HEADER + SLOTS * SLOT;
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).map_err(failed)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)
+            .map_err(failed)?;
         file.set_len(len as u64).map_err(failed)?;
         // SAFETY: a fresh shared mapping of a file of this length.
         let map = unsafe {
@@ -109,7 +122,12 @@ impl Trace {
         if map == libc::MAP_FAILED {
             return Err(failed(std::io::Error::last_os_error()));
         }
-        let mut trace = Trace { map: map.cast(), len, seq: 0, pending: VecDeque::new() };
+        let mut trace = Trace {
+            map: map.cast(),
+            len,
+            seq: 0,
+            pending: VecDeque::new(),
+        };
         trace.put(0, &MAGIC);
         trace.put(8, &1u32.to_le_bytes());
         trace.put(12, &(SLOTS as u32).to_le_bytes());
@@ -190,7 +208,10 @@ impl Drop for Trace {
 }
 
 fn now_ns() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the pointer is valid for the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
@@ -221,18 +242,37 @@ pub enum ReadError {
 /// # Errors
 /// The file cannot be read or is no recording.
 pub fn read(path: &Path) -> Result<Vec<Record>, ReadError> {
-    let bytes = std::fs::read(path).map_err(|source| ReadError::File { path: path.to_path_buf(), source })?;
-    if bytes.len() != HEADER + SLOTS * SLOT || bytes[..8] != MAGIC || bytes[8..12] != 1u32.to_le_bytes() {
-        return Err(ReadError::Format { path: path.to_path_buf() });
+    let bytes = std::fs::read(path).map_err(|source| ReadError::File {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    if bytes.len() != HEADER + SLOTS * SLOT
+        || bytes[..8] != MAGIC
+        || bytes[8..12] != 1u32.to_le_bytes()
+    {
+        return Err(ReadError::Format {
+            path: path.to_path_buf(),
+        });
     }
-    let mut records: Vec<Record> = bytes[HEADER..].chunks_exact(SLOT).filter_map(record).collect();
+    let mut records: Vec<Record> = bytes[HEADER..]
+        .chunks_exact(SLOT)
+        .filter_map(record)
+        .collect();
     records.sort_by_key(|r| r.seq);
     Ok(records)
 }
 
 fn record(slot: &[u8]) -> Option<Record> {
-    let u32_at = |at: usize| slot.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);
-    let u64_at = |at: usize| slot.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let u32_at = |at: usize| {
+        slot.get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, u32::from_le_bytes)
+    };
+    let u64_at = |at: usize| {
+        slot.get(at..at + 8)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, u64::from_le_bytes)
+    };
     let state = State::from_code(u32_at(8))?;
     let name = slot.get(48..48 + NAME)?;
     let end = name.iter().position(|b| *b == 0).unwrap_or(NAME);
@@ -244,7 +284,9 @@ fn record(slot: &[u8]) -> Option<Record> {
         state,
         started_ns: u64_at(32),
         done_ns: u64_at(40),
-        args: (0..(u32_at(28) as usize).min(WORDS)).map(|i| u64_at(48 + NAME + 8 * i)).collect(),
+        args: (0..(u32_at(28) as usize).min(WORDS))
+            .map(|i| u64_at(48 + NAME + 8 * i))
+            .collect(),
     })
 }
 
@@ -260,8 +302,16 @@ mod tests {
     fn the_launch_in_flight_is_found_in_the_file() {
         let path = file("flight");
         let mut trace = Trace::create(&path).unwrap();
-        let args: Vec<u8> = [0x1000u64, 77].iter().flat_map(|w| w.to_le_bytes()).collect();
-        let launch = |kernel| Launch { kernel, grid: [3, 2, 1], threads: 128, args: &args };
+        let args: Vec<u8> = [0x1000u64, 77]
+            .iter()
+            .flat_map(|w| w.to_le_bytes())
+            .collect();
+        let launch = |kernel| Launch {
+            kernel,
+            grid: [3, 2, 1],
+            threads: 128,
+            args: &args,
+        };
         let a = trace.begin(&launch("rms_norm"));
         trace.issued(a, true);
         trace.pending.push_back((a, Mark(0)));
@@ -272,10 +322,23 @@ mod tests {
         // Not dropped: the file is read as after a crash.
         let records = read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let states: Vec<_> = records.iter().map(|r| (r.kernel.as_str(), r.state)).collect();
-        assert_eq!(states, [("rms_norm", State::Done), ("topk_select", State::Issued), ("mla_attention", State::Starting)]);
+        let states: Vec<_> = records
+            .iter()
+            .map(|r| (r.kernel.as_str(), r.state))
+            .collect();
+        assert_eq!(
+            states,
+            [
+                ("rms_norm", State::Done),
+                ("topk_select", State::Issued),
+                ("mla_attention", State::Starting)
+            ]
+        );
         assert_eq!(records[1].args, [0x1000, 77]);
-        assert_eq!((records[1].grid, records[1].threads, records[1].done_ns), ([3, 2, 1], 128, 0));
+        assert_eq!(
+            (records[1].grid, records[1].threads, records[1].done_ns),
+            ([3, 2, 1], 128, 0)
+        );
         assert!(records[0].done_ns >= records[0].started_ns && records[0].started_ns > 0);
     }
 
@@ -284,7 +347,12 @@ mod tests {
         let path = file("ring");
         let mut trace = Trace::create(&path).unwrap();
         for _ in 0..SLOTS + 10 {
-            let slot = trace.begin(&Launch { kernel: "add", grid: [1, 1, 1], threads: 256, args: &[] });
+            let slot = trace.begin(&Launch {
+                kernel: "add",
+                grid: [1, 1, 1],
+                threads: 256,
+                args: &[],
+            });
             trace.issued(slot, true);
         }
         let records = read(&path).unwrap();

@@ -52,8 +52,17 @@ impl SimtDriver {
             // SAFETY: as above.
             let k = unsafe { &*at };
             // SAFETY: a string literal of the C++ side.
-            let name = unsafe { CStr::from_ptr(k.name) }.to_str().unwrap_or_default();
-            kernels.insert(name, Entry { run: k.entry, args_size: k.args_size, threads: k.threads });
+            let name = unsafe { CStr::from_ptr(k.name) }
+                .to_str()
+                .unwrap_or_default();
+            kernels.insert(
+                name,
+                Entry {
+                    run: k.entry,
+                    args_size: k.args_size,
+                    threads: k.threads,
+                },
+            );
             at = k.next;
         }
         SimtDriver {
@@ -63,7 +72,10 @@ impl SimtDriver {
                 multiprocessors: 2,
                 memory: 0,
                 integrated: true,
-                allocator: Allocator { call: "host", reason: "simt checks every access to its own allocations".to_owned() },
+                allocator: Allocator {
+                    call: "host",
+                    reason: "simt checks every access to its own allocations".to_owned(),
+                },
                 host_addressable: false,
                 runtime: format!("seed {seed}"),
             },
@@ -81,17 +93,24 @@ impl SimtDriver {
 
     /// Names, argument sizes and block sizes of all kernels.
     pub fn kernels(&self) -> impl Iterator<Item = (&'static str, u32, u32)> {
-        self.kernels.iter().map(|(n, e)| (*n, e.args_size, e.threads))
+        self.kernels
+            .iter()
+            .map(|(n, e)| (*n, e.args_size, e.threads))
     }
 
     fn blocks(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Block>> {
-        self.blocks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.blocks
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Refuses a copy that leaves its allocation, as a GPU's runtime would.
     fn check(&self, call: &'static str, address: u64, bytes: usize) -> Result<(), GpuError> {
         let blocks = self.blocks();
-        let inside = blocks.range(..=address).next_back().is_some_and(|(base, b)| address - base + bytes as u64 <= b.bytes as u64);
+        let inside = blocks
+            .range(..=address)
+            .next_back()
+            .is_some_and(|(base, b)| address - base + bytes as u64 <= b.bytes as u64);
         if inside || bytes == 0 {
             return Ok(());
         }
@@ -99,12 +118,18 @@ impl SimtDriver {
             call,
             code: 1,
             name: "invalid value".to_owned(),
-            hint: Some(format!("{bytes} bytes at {address:#x} are not inside one allocation")),
+            hint: Some(format!(
+                "{bytes} bytes at {address:#x} are not inside one allocation"
+            )),
         })
     }
 
     fn report(&self, kernel: &str, seed: u64, raw: &ffi::RawReport) -> GpuError {
-        let text = |bytes: &[u8]| CStr::from_bytes_until_nul(bytes).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let text = |bytes: &[u8]| {
+            CStr::from_bytes_until_nul(bytes)
+                .map(|s| s.to_string_lossy().into_owned())
+                .unwrap_or_default()
+        };
         GpuError::Kernel(Box::new(Report {
             fault: Fault::from_code(raw.kind),
             kernel: kernel.to_owned(),
@@ -141,15 +166,27 @@ impl Driver for SimtDriver {
     }
 
     fn allocate(&self, bytes: usize, label: &str) -> Result<u64, GpuError> {
-        let exhausted = || GpuError::OutOfMemory { device: DeviceKind::Simt, bytes, what: "the host has not that much".to_owned() };
-        let layout = std::alloc::Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| exhausted())?;
+        let exhausted = || GpuError::OutOfMemory {
+            device: DeviceKind::Simt,
+            bytes,
+            what: "the host has not that much".to_owned(),
+        };
+        let layout =
+            std::alloc::Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| exhausted())?;
         // SAFETY: the layout is not empty.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         if base.is_null() {
             return Err(exhausted());
         }
         let label = CString::new(format!("{label}, {bytes} B")).unwrap_or_default();
-        self.blocks().insert(base.addr() as u64, Block { layout, bytes, label });
+        self.blocks().insert(
+            base.addr() as u64,
+            Block {
+                layout,
+                bytes,
+                label,
+            },
+        );
         Ok(base.expose_provenance() as u64)
     }
 
@@ -183,8 +220,15 @@ impl Driver for SimtDriver {
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Result<(), GpuError> {
-        let no_kernel = |reason: String| GpuError::NoKernel { kernel: launch.kernel.to_owned(), target: "simt".to_owned(), reason };
-        let entry = self.kernels.get(launch.kernel).ok_or_else(|| no_kernel("no source defines it".to_owned()))?;
+        let no_kernel = |reason: String| GpuError::NoKernel {
+            kernel: launch.kernel.to_owned(),
+            target: "simt".to_owned(),
+            reason,
+        };
+        let entry = self
+            .kernels
+            .get(launch.kernel)
+            .ok_or_else(|| no_kernel("no source defines it".to_owned()))?;
         if entry.args_size as usize != launch.args.len() || entry.threads != launch.threads {
             return Err(no_kernel(format!(
                 "the source takes {} bytes of arguments and {} threads, the launch has {} and {}",
@@ -200,12 +244,24 @@ impl Driver for SimtDriver {
         }
         // The map is held through the launch: nothing is freed under a kernel.
         let live = self.blocks();
-        let table: Vec<ffi::Buffer> =
-            live.iter().map(|(base, b)| ffi::Buffer { base: *base, len: b.bytes as u64, name: b.label.as_ptr() }).collect();
+        let table: Vec<ffi::Buffer> = live
+            .iter()
+            .map(|(base, b)| ffi::Buffer {
+                base: *base,
+                len: b.bytes as u64,
+                name: b.label.as_ptr(),
+            })
+            .collect();
         // Arguments are read in place, so they must be aligned as the struct is.
         let mut args = vec![0u64; launch.args.len().div_ceil(8)];
         // SAFETY: the vector has at least that many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(launch.args.as_ptr(), args.as_mut_ptr().cast(), launch.args.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                launch.args.as_ptr(),
+                args.as_mut_ptr().cast(),
+                launch.args.len(),
+            )
+        };
         let seed = self.seed.load(Ordering::Relaxed);
         let raw = ffi::Launch {
             entry: entry.run,
@@ -219,7 +275,11 @@ impl Driver for SimtDriver {
         match pool::run(&raw, blocks) {
             (0, _) => Ok(()),
             (1, report) => Err(self.report(launch.kernel, seed, &report)),
-            _ => Err(GpuError::OutOfMemory { device: DeviceKind::Simt, bytes: 64 << 20, what: "no memory for fibre stacks".to_owned() }),
+            _ => Err(GpuError::OutOfMemory {
+                device: DeviceKind::Simt,
+                bytes: 64 << 20,
+                what: "no memory for fibre stacks".to_owned(),
+            }),
         }
     }
 
@@ -228,7 +288,9 @@ impl Driver for SimtDriver {
     }
 
     fn mark(&self) -> Result<Mark, GpuError> {
-        Ok(Mark(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)))
+        Ok(Mark(
+            u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        ))
     }
 
     fn elapsed_ms(&self, from: Mark, to: Mark) -> Result<f32, GpuError> {

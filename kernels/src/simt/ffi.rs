@@ -64,7 +64,13 @@ impl RawReport {
 
 unsafe extern "C" {
     pub fn simt_kernels() -> *const Kernel;
-    pub fn simt_run_blocks(launch: *const Launch, first: u64, step: u64, report: *mut RawReport, stop: *const c_int) -> c_int;
+    pub fn simt_run_blocks(
+        launch: *const Launch,
+        first: u64,
+        step: u64,
+        report: *mut RawReport,
+        stop: *const c_int,
+    ) -> c_int;
     pub fn simt_release_thread();
     static simt_keep: [Option<unsafe extern "C" fn()>; 7];
 }

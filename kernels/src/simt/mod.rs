@@ -33,7 +33,10 @@ use std::sync::Arc;
 pub fn open() -> Result<Arc<dyn crate::gpu::Driver>, GpuError> {
     #[cfg(simt)]
     {
-        let seed = std::env::var("LEGWORK_SIMT_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+        let seed = std::env::var("LEGWORK_SIMT_SEED")
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(1);
         Ok(Arc::new(SimtDriver::new(seed)))
     }
     #[cfg(not(simt))]
@@ -41,7 +44,8 @@ pub fn open() -> Result<Arc<dyn crate::gpu::Driver>, GpuError> {
         device: crate::device::DeviceKind::Simt,
         reason: format!(
             "{}; install g++ or clang++ and build again",
-            option_env!("LEGWORK_SIMT_ABSENT").unwrap_or("no C++ compiler was found when this binary was built")
+            option_env!("LEGWORK_SIMT_ABSENT")
+                .unwrap_or("no C++ compiler was found when this binary was built")
         ),
     })
 }

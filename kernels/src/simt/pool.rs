@@ -24,7 +24,9 @@ struct Helpers {
 fn helpers() -> &'static Mutex<Helpers> {
     static HELPERS: OnceLock<Mutex<Helpers>> = OnceLock::new();
     HELPERS.get_or_init(|| {
-        let n = std::thread::available_parallelism().map_or(1, usize::from).min(16);
+        let n = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(16);
         let queues = (1..n)
             .filter_map(|i| {
                 let (queue, jobs) = channel();
@@ -40,7 +42,9 @@ fn serve(jobs: &Receiver<Job>) {
     while let Ok(job) = jobs.recv() {
         let mut report = Box::new(ffi::RawReport::zeroed());
         // SAFETY: the sender waits for the answer, so the launch and the flag live on.
-        let status = unsafe { ffi::simt_run_blocks(job.launch, job.first, job.step, &raw mut *report, job.stop) };
+        let status = unsafe {
+            ffi::simt_run_blocks(job.launch, job.first, job.step, &raw mut *report, job.stop)
+        };
         if job.done.send((status, report)).is_err() {
             return;
         }
@@ -64,21 +68,33 @@ pub fn run(launch: &ffi::Launch, blocks: u64) -> (c_int, Box<ffi::RawReport>) {
     let mut report = Box::new(ffi::RawReport::zeroed());
     let stop: c_int = 0;
     // Few blocks are not worth waking anybody; a busy pool is left to its user.
-    let pool = if blocks >= 8 { helpers().try_lock().ok() } else { None };
+    let pool = if blocks >= 8 {
+        helpers().try_lock().ok()
+    } else {
+        None
+    };
     let Some(pool) = pool.filter(|p| !p.queues.is_empty()) else {
         // SAFETY: `launch` is complete and outlives the call.
-        let status = unsafe { ffi::simt_run_blocks(launch, 0, 1, &raw mut *report, &raw const stop) };
+        let status =
+            unsafe { ffi::simt_run_blocks(launch, 0, 1, &raw mut *report, &raw const stop) };
         return (status, report);
     };
     let step = pool.queues.len() as u64 + 1;
     let (done, answers) = channel();
     let mut sent = 0;
     for (i, queue) in pool.queues.iter().enumerate() {
-        let job = Job { launch, stop: &raw const stop, first: i as u64 + 1, step, done: done.clone() };
+        let job = Job {
+            launch,
+            stop: &raw const stop,
+            first: i as u64 + 1,
+            step,
+            done: done.clone(),
+        };
         sent += usize::from(queue.send(job).is_ok());
     }
     // SAFETY: as above.
-    let mut status = unsafe { ffi::simt_run_blocks(launch, 0, step, &raw mut *report, &raw const stop) };
+    let mut status =
+        unsafe { ffi::simt_run_blocks(launch, 0, step, &raw mut *report, &raw const stop) };
     // Every job must have answered before `launch` may go.
     for _ in 0..sent {
         if let Ok((s, r)) = answers.recv()

@@ -103,7 +103,11 @@ impl fmt::Display for Report {
             self.thread
         )?;
         if !self.buffer.is_empty() {
-            write!(f, ", {}[{}] of {} elements of {} bytes", self.buffer, self.index, self.len, self.elem)?;
+            write!(
+                f,
+                ", {}[{}] of {} elements of {} bytes",
+                self.buffer, self.index, self.len, self.elem
+            )?;
         }
         if !self.detail.is_empty() {
             write!(f, ": {}", self.detail)?;

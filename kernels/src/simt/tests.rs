@@ -10,11 +10,21 @@ fn run(kernel: &'static str, seed: u64) -> Result<Vec<f32>, Report> {
     for word in [x, 0, 64] {
         args.extend_from_slice(&word.to_le_bytes());
     }
-    match driver.launch(&Launch { kernel, grid: [1, 1, 1], threads: 64, args: &args }) {
+    match driver.launch(&Launch {
+        kernel,
+        grid: [1, 1, 1],
+        threads: 64,
+        args: &args,
+    }) {
         Ok(()) => {
             let mut bytes = vec![0; 256];
             driver.download(&mut bytes, x).unwrap();
-            Ok(bytes.as_chunks::<4>().0.iter().map(|c| f32::from_le_bytes(*c)).collect())
+            Ok(bytes
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|c| f32::from_le_bytes(*c))
+                .collect())
         }
         Err(GpuError::Kernel(report)) => Err(*report),
         Err(e) => panic!("{e}"),
@@ -34,9 +44,16 @@ fn each_wrong_kernel_is_found_under_every_schedule() {
             ("selftest_null", Fault::NullPointer, 39),
         ] {
             let report = run(kernel, seed).unwrap_err();
-            assert_eq!((report.fault, report.file.as_str()), (fault, "selftest.hip"), "{report}");
+            assert_eq!(
+                (report.fault, report.file.as_str()),
+                (fault, "selftest.hip"),
+                "{report}"
+            );
             // A race is seen by whichever of the two comes second: the read, or a later write.
-            assert!(report.line == line || fault == Fault::SharedRace && report.line == line - 1, "{report}");
+            assert!(
+                report.line == line || fault == Fault::SharedRace && report.line == line - 1,
+                "{report}"
+            );
             assert_eq!((report.kernel.as_str(), report.seed), (kernel, seed));
         }
     }
@@ -53,7 +70,12 @@ fn an_access_out_of_bounds_names_everything() {
 
 #[test]
 fn shared_memory_begins_poisoned() {
-    assert!(run("selftest_poison", 1).unwrap().iter().all(|v| v.is_nan()));
+    assert!(
+        run("selftest_poison", 1)
+            .unwrap()
+            .iter()
+            .all(|v| v.is_nan())
+    );
 }
 
 #[test]
@@ -81,7 +103,20 @@ fn copies_outside_an_allocation_are_refused() {
 #[test]
 fn a_launch_that_does_not_fit_its_kernel_is_refused() {
     let driver = SimtDriver::new(1);
-    let launch = |kernel, threads, args| driver.launch(&Launch { kernel, grid: [1, 1, 1], threads, args }).unwrap_err().to_string();
+    let launch = |kernel, threads, args| {
+        driver
+            .launch(&Launch {
+                kernel,
+                grid: [1, 1, 1],
+                threads,
+                args,
+            })
+            .unwrap_err()
+            .to_string()
+    };
     assert!(launch("no_such_kernel", 64, &[]).contains("no source defines it"));
-    assert!(launch("selftest_fine", 64, &[0; 8]).contains("24 bytes of arguments and 64 threads, the launch has 8 and 64"));
+    assert!(
+        launch("selftest_fine", 64, &[0; 8])
+            .contains("24 bytes of arguments and 64 threads, the launch has 8 and 64")
+    );
 }

@@ -7,7 +7,7 @@
 //! | 1 | the attempt is clean | its class and kind, e.g. `kernel: gpu-page-fault-cp` |
 //! | 2 | it is no warm-up | `warm-up` |
 //! | 3 | its leg is not diagnostic | `diagnostic` |
-//! | 4 | the leg's token gates hold; an engine leg, or an attempt that counted tokens, needs one | `token gate FAIL`, `token gate not measurable`, `no token gate` |
+//! | 4 | the leg's token gates hold over its clean attempts; an engine leg, or an attempt that counted tokens, needs one | `token gate FAIL`, `token gate not measurable`, `no token gate` |
 //! | 5 | engine legs: reference-tier hits were printed, are 0, and op-provider lines were seen | `reference-tier hits 3`, `reference-tier hits not printed`, `no op-provider lines` |
 //! | 6 | its leg differs from the control, or from a leg it is compared with, in at most one variable | `CONFOUNDED(3)` |
 //! | 7 | the board has not been booted since the run began | `boot changed` |

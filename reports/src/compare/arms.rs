@@ -1,6 +1,6 @@
 //! Two legs of one run compared.
 
-use crate::metrics::{Metric, describe, is_suspect, names, value};
+use crate::metrics::{Better, Metric, describe, is_suspect, names, value};
 use crate::model::{Class, Comparison, Leg, Report};
 
 use super::metric::compare_metric;
@@ -21,7 +21,8 @@ pub fn compare_arms(report: &Report, pair: &Pair) -> Option<Comparison> {
         let in_arm = |leg: &Leg, name: &str| leg.counted().any(|at| value(at, name).is_some());
         names(both)
             .into_iter()
-            .filter(|n| in_arm(a, n) && in_arm(b, n) && is_compared(n))
+            .filter(|n| in_arm(a, n) && in_arm(b, n))
+            .filter(|n| describe(n).better != Better::Neither && !says_the_same(n))
             .collect()
     });
     let boot = report.run.boot_id.as_deref();
@@ -52,11 +53,11 @@ pub fn compare_arms(report: &Report, pair: &Pair) -> Option<Comparison> {
     })
 }
 
-/// Counts of tokens and sizes that follow from the model are facts, compared only when asked for.
-fn is_compared(name: &str) -> bool {
-    !matches!(
+/// Times that say what a rate says already, compared only when asked for.
+pub(super) fn says_the_same(name: &str) -> bool {
+    matches!(
         name,
-        "prompt_tokens" | "completion_tokens" | "weights_gib" | "load_header_s"
+        "prefill_s" | "decode_s" | "load_header_s" | "load_weights_s"
     )
 }
 
@@ -79,25 +80,27 @@ fn samples(leg: &Leg, metric: &Metric, boot: Option<&str>) -> Vec<f64> {
         .collect()
 }
 
-/// Why a leg has no sample: the first attempt's reason, or that it was not measured.
+/// Why a leg has no sample: what voids its first attempt, or that it was not measured.
 fn why_no_sample(leg: &Leg, metric: &Metric) -> String {
-    let Some(first) = leg.counted().next() else {
-        return format!("{}: no counted attempt", leg.name);
+    let void = leg.counted().find_map(|a| {
+        let v = &a.verdict;
+        if metric.speed {
+            a.speed.void_reason.clone()
+        } else {
+            (v.class != Class::Clean).then(|| format!("{}: {}", v.class, v.kind))
+        }
+    });
+    let suspect = || {
+        let any = leg.counted().any(|a| is_suspect(a, &metric.name));
+        any.then(|| "stamps suspect".to_owned())
     };
-    let measured = leg.counted().find(|a| value(a, &metric.name).is_some());
-    match measured {
-        None if first.verdict.class == Class::Clean => format!("{}: not measured", leg.name),
-        _ if metric.speed => {
-            let at = measured.unwrap_or(first);
-            let reason = at.speed.void_reason.as_deref().unwrap_or("not measured");
-            format!("{}: {reason}", leg.name)
-        }
-        _ if first.verdict.class != Class::Clean => {
-            let v = &first.verdict;
-            format!("{}: {}: {}", leg.name, v.class, v.kind)
-        }
-        _ => format!("{}: not measured", leg.name),
-    }
+    let reason = void.or_else(suspect);
+    let none = if leg.counted().next().is_none() {
+        "no counted attempt"
+    } else {
+        "not measured"
+    };
+    format!("{}: {}", leg.name, reason.as_deref().unwrap_or(none))
 }
 
 /// Whether both arms generated the same, in every attempt that generated anything, and the first index that differs

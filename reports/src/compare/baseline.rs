@@ -151,7 +151,7 @@ fn leg_diff(base: &Leg, now: &Leg, tolerance_pct: f64) -> LegDiff {
     let both: Vec<_> = base.counted().chain(now.counted()).collect();
     let metrics = names(both)
         .into_iter()
-        .filter(|n| describe(n).better != Better::Neither)
+        .filter(|n| describe(n).better != Better::Neither && !super::arms::says_the_same(n))
         .map(|name| {
             let samples = |leg: &Leg| -> Vec<f64> {
                 leg.counted()

@@ -1,6 +1,6 @@
 //! One metric of two arms.
 
-use crate::format::number;
+use crate::format::probability;
 use crate::metrics::{Better, describe};
 use crate::model::ComparedMetric;
 use crate::stats::{self, SampleSize};
@@ -64,10 +64,10 @@ pub fn compare_metric(
         SampleSize::Missing => {}
         SampleSize::TooSmall(p) => {
             out.note = Some(format!(
-                "n too small: {} against {} samples cannot reach p < 0.05 (smallest possible: {})",
+                "n too small: {} against {} samples cannot reach p < 0.05, whatever they are (smallest possible: {})",
                 out.a.len(),
                 out.b.len(),
-                number(p)
+                probability(p)
             ));
         }
         SampleSize::Enough => {

@@ -3,7 +3,7 @@
 mod quantity;
 mod text;
 
-pub use quantity::{bytes, count, gib, number, percent, ratio, seconds, with_unit};
+pub use quantity::{bytes, count, gib, number, percent, probability, ratio, seconds, with_unit};
 pub use text::{clean, exit_words, quote, shorten, signal_name, signal_number};
 
 /// What stands where nothing was observed.

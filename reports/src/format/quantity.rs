@@ -125,6 +125,18 @@ pub fn percent(v: f64) -> String {
     format!("{v:.decimals$} %")
 }
 
+/// A probability: `0.4`, `0.029`, `< 0.001`.
+#[must_use]
+pub fn probability(p: f64) -> String {
+    if !p.is_finite() {
+        ABSENT.to_owned()
+    } else if p < 0.001 {
+        "< 0.001".to_owned()
+    } else {
+        trim(&format!("{p:.3}")).to_owned()
+    }
+}
+
 /// A ratio: `1.492×`.
 #[must_use]
 pub fn ratio(v: f64) -> String {
@@ -215,5 +227,9 @@ mod tests {
         assert_eq!(with_unit(Some(0.0), Unit::TokensPerSecond), "0 tok/s");
         assert_eq!(percent(1.4), "1.40 %");
         assert_eq!(ratio(1.4924), "1.492×");
+        assert_eq!(probability(0.4), "0.4");
+        assert_eq!(probability(1.0), "1");
+        assert_eq!(probability(0.02857), "0.029");
+        assert_eq!(probability(4.7e-8), "< 0.001");
     }
 }

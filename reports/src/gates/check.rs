@@ -134,6 +134,21 @@ impl Check {
         }
     }
 
+    /// How the attempt went rather than what it computed or measured: where the attempt itself is undecided, so is this.
+    #[must_use]
+    pub fn follows_verdict(&self) -> bool {
+        matches!(
+            self,
+            Check::Exit(_)
+                | Check::Signal(_)
+                | Check::TimedOut(_)
+                | Check::Verdict(_)
+                | Check::MinCompletionTokens(_)
+                | Check::NoLeaks
+                | Check::Stamps(_)
+        )
+    }
+
     /// The expectation in words, e.g. `exit = 0`.
     #[must_use]
     pub fn words(&self) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::format::quote;
-use crate::model::{Attempt, GateResult, GateStatus, Leg};
+use crate::model::{Attempt, Class, GateResult, GateStatus, Leg};
 use crate::stats;
 
 use super::check::Check;
@@ -78,6 +78,19 @@ fn judge_check(gate: &Gate, check: &Check, names: &[&str], legs: &[Leg]) -> Judg
         });
     }
     only_one_sequence_is_no_comparison(check, &mut seen);
+    let undecided = check.follows_verdict()
+        && seen.iter().all(|s| {
+            let leg = legs.iter().find(|l| l.name == s.leg);
+            let failing = s
+                .observations
+                .iter()
+                .filter(|(_, o)| o.status == GateStatus::Fail);
+            { failing }.all(|(n, _)| {
+                leg.into_iter()
+                    .flat_map(Leg::counted)
+                    .any(|a| Some(a.n) == *n && a.verdict.class == Class::Inconclusive)
+            })
+        });
     let by_leg: BTreeMap<String, GateStatus> = seen
         .iter()
         .map(|s| {
@@ -85,15 +98,17 @@ fn judge_check(gate: &Gate, check: &Check, names: &[&str], legs: &[Leg]) -> Judg
             (s.leg.to_owned(), combine(statuses))
         })
         .collect();
+    let status = combine(by_leg.values().copied());
     Judged {
         result: GateResult {
             name: gate.title(&check.words()),
             legs: names.iter().map(|n| (*n).to_owned()).collect(),
-            status: combine(by_leg.values().copied()),
+            status,
             expected: check.expected(),
             observed: words(&seen),
             token: check.is_token(),
             excuses: check.excuses(),
+            undecided: undecided && status == GateStatus::Fail,
         },
         by_leg,
     }

@@ -194,7 +194,8 @@ pub fn describe(name: &str) -> Metric {
     let unit = Unit::of_name(name);
     Metric {
         name: Cow::Owned(name.to_owned()),
-        title: Cow::Owned(name.replace('_', " ")),
+        // The name may come from outside.
+        title: Cow::Owned(crate::format::clean(name).replace('_', " ")),
         unit,
         better: if unit.is_rate() {
             Better::Higher

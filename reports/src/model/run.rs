@@ -257,6 +257,10 @@ pub struct GateResult {
     /// legs that fail do not fail the run.
     #[serde(default)]
     pub excuses: bool,
+    /// It fails only in attempts that the evidence does not decide, and not by what they generated: their verdict, not
+    /// this gate, says what happened, so the run is inconclusive rather than failed.
+    #[serde(default)]
+    pub undecided: bool,
 }
 
 /// One metric of a comparison.

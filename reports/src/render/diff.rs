@@ -146,6 +146,7 @@ fn leg(l: &LegDiff) -> Section {
     table.columns.push(Column {
         title: "change".to_owned(),
         align: Align::Left,
+        dispensable: None,
     });
     for (row, (_, change)) in table.rows.iter_mut().zip(&l.metrics) {
         row.truncate(width);

@@ -77,6 +77,8 @@ pub enum Block {
     Text(String),
     /// A remark under a table or chart.
     Note(String),
+    /// Something that must not be missed.
+    Warning(String),
     /// A table.
     Table(Table),
     /// Names and values.
@@ -111,10 +113,12 @@ impl Table {
                     Some(title) => Column {
                         title: title.to_owned(),
                         align: Align::Right,
+                        dispensable: None,
                     },
                     None => Column {
                         title: (*t).to_owned(),
                         align: Align::Left,
+                        dispensable: None,
                     },
                 })
                 .collect(),
@@ -122,27 +126,35 @@ impl Table {
         }
     }
 
+    /// Says in which order columns may be left out where there is not room for all.
+    #[must_use]
+    pub fn dispensing(mut self, titles: &[&str]) -> Self {
+        for (rank, title) in (0u8..).zip(titles) {
+            for column in self.columns.iter_mut().filter(|c| c.title == *title) {
+                column.dispensable = Some(rank);
+            }
+        }
+        self
+    }
+
+    /// Drops a column.
+    pub fn drop_column(&mut self, i: usize) {
+        if i < self.columns.len() {
+            self.columns.remove(i);
+        }
+        for row in self.rows.iter_mut().filter(|r| i < r.len()) {
+            row.remove(i);
+        }
+    }
+
     /// Drops the columns in which no row has anything: what was not observed at all is said in “not measured”.
     #[must_use]
     pub fn without_empty_columns(mut self) -> Self {
-        let kept: Vec<bool> = (0..self.columns.len())
-            .map(|i| {
-                let mut cells = self.rows.iter().filter_map(|r| r.get(i));
-                cells.any(|c| !c.text.is_empty() && c.text != crate::format::ABSENT)
-            })
-            .collect();
-        let keep = |i: usize| kept.get(i).copied().unwrap_or(false);
-        let mut i = 0;
-        self.columns.retain(|_| {
-            i += 1;
-            keep(i - 1)
-        });
-        for row in &mut self.rows {
-            let mut i = 0;
-            row.retain(|_| {
-                i += 1;
-                keep(i - 1)
-            });
+        for i in (0..self.columns.len()).rev() {
+            let mut cells = self.rows.iter().filter_map(|r| r.get(i));
+            if !cells.any(|c| !c.text.is_empty() && c.text != crate::format::ABSENT) {
+                self.drop_column(i);
+            }
         }
         self
     }
@@ -155,6 +167,8 @@ pub struct Column {
     pub title: String,
     /// Where its cells stand.
     pub align: Align,
+    /// Where there is not room for all columns those with the lowest number go first; `None` stays.
+    pub dispensable: Option<u8>,
 }
 
 /// Where cells stand.

@@ -46,6 +46,7 @@ fn block_text(block: &Block) -> String {
     match block {
         Block::Text(text) => format!("{}\n", escape(text)),
         Block::Note(text) => format!("_{}_\n", escape(text)),
+        Block::Warning(text) => format!("**{}**\n", escape(text)),
         Block::Table(table) => table_text(table),
         Block::Facts(facts) => {
             let rows = facts
@@ -136,9 +137,8 @@ fn escape(text: &str) -> String {
     for c in text.chars() {
         if matches!(
             c,
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '~' | '&'
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '~' | '&'
         ) {
-            // An underscore or hash inside a word is no markup.
             out.push('\\');
         }
         out.push(c);

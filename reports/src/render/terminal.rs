@@ -1,8 +1,8 @@
 //! Text for a terminal.
 
 use comfy_table::{
-    Attribute, Cell as TextCell, CellAlignment, Color, ContentArrangement, LineStyle,
-    Table as TextTable, TableStyle,
+    Attribute, Cell as TextCell, CellAlignment, Color, ColumnConstraint, ContentArrangement,
+    LineStyle, Table as TextTable, TableStyle,
 };
 
 use super::document::{Align, Block, Cell, Chain, Document, Section, Table, Tone, role_word};
@@ -59,6 +59,10 @@ fn block_text(block: &Block, options: &Options) -> String {
             let text = wrapped(text, "  ", "  ", options);
             paint_lines(&text, Tone::Muted, options)
         }
+        Block::Warning(text) => {
+            let text = wrapped(text, "  ", "  ", options);
+            paint_lines(&text, Tone::Warn, options)
+        }
         Block::Table(table) => table_text(table, options),
         Block::Facts(facts) => facts_text(facts, "  ", options),
         Block::List(items) => items
@@ -72,11 +76,14 @@ fn block_text(block: &Block, options: &Options) -> String {
 }
 
 fn headline(document: &Document, options: &Options) -> String {
-    let mut out = format!(
-        "{}  {}  {}\n",
-        strong(&document.status, document.tone, options),
-        bold(&document.title, options),
-        paint(&document.subtitle, Tone::Muted, options)
+    let mut out = joined(
+        &[
+            (document.status.clone(), Tint::Strong(document.tone)),
+            (document.title.clone(), Tint::Bold),
+            (document.subtitle.clone(), Tint::Tone(Tone::Muted)),
+        ],
+        "",
+        options,
     );
     out.push_str(&facts_text(&document.summary, "", options));
     out
@@ -107,6 +114,9 @@ fn facts_text(facts: &[(String, String)], indent: &str, options: &Options) -> St
 }
 
 fn table_text(table: &Table, options: &Options) -> String {
+    // A blank stands behind the last column too.
+    let width = usize::from(options.width.max(NARROWEST)) - 1;
+    let table = fitted(table.clone(), width);
     let mut text = TextTable::new();
     text.load_style(STYLE)
         .set_content_arrangement(ContentArrangement::Dynamic)
@@ -134,10 +144,69 @@ fn table_text(table: &Table, options: &Options) -> String {
                 .collect::<Vec<_>>(),
         );
     }
+    for column in text.column_iter_mut() {
+        column.set_padding((1, 0));
+    }
+    for i in unbroken(&table, width) {
+        if let Some(column) = text.column_mut(i) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
     let mut out = String::new();
     for line in text.lines() {
         out.push_str(line.trim_end());
         out.push('\n');
+    }
+    out
+}
+
+/// Blank columns that a column takes besides its content.
+const GAP: usize = 2;
+
+/// The longest content of each column.
+fn content(table: &Table) -> Vec<usize> {
+    (0..table.columns.len())
+        .map(|i| {
+            let cells = table.rows.iter().filter_map(|r| r.get(i));
+            let longest = cells.map(|c| width_of(&c.text)).max().unwrap_or(0);
+            longest.max(width_of(&table.columns[i].title))
+        })
+        .collect()
+}
+
+/// Leaves out dispensable columns until the rest fits, or none is left to leave out.
+fn fitted(mut table: Table, width: usize) -> Table {
+    loop {
+        let need: usize = content(&table).iter().map(|c| c + GAP).sum();
+        let dispensable = table.columns.iter().enumerate();
+        let first = dispensable
+            .filter_map(|(i, c)| Some((c.dispensable?, i)))
+            .min();
+        match first {
+            Some((_, i)) if need > width => table.drop_column(i),
+            _ => return table,
+        }
+    }
+}
+
+/// The columns that are not broken: the shortest ones, as long as the long ones keep room. A name or a figure cut in two
+/// is not found by search.
+fn unbroken(table: &Table, width: usize) -> Vec<usize> {
+    const LEAST: usize = 16;
+    let content = content(table);
+    let mut by_length: Vec<usize> = (0..content.len()).collect();
+    by_length.sort_by_key(|&i| content[i]);
+    let mut left = width;
+    let mut out = Vec::new();
+    for (done, &i) in by_length.iter().enumerate() {
+        let others = by_length[done + 1..].iter();
+        let reserved: usize = others.map(|&o| content[o].min(LEAST) + GAP).sum();
+        let need = content[i] + GAP;
+        if need + reserved > left {
+            break;
+        }
+        left -= need;
+        out.push(i);
     }
     out
 }
@@ -151,23 +220,20 @@ fn cell(cell: &Cell) -> TextCell {
 }
 
 fn chain_text(chain: &Chain, options: &Options) -> String {
-    let of = if chain.of.is_empty() {
-        String::new()
-    } else {
-        format!("{}  ", bold(&chain.of, options))
-    };
-    let mut out = format!(
-        "  {of}{}  {}\n",
-        strong(
-            &format!("{}: {}", chain.class, chain.kind),
-            chain.tone,
-            options
-        ),
-        paint(
-            &format!("({} confidence)", chain.confidence),
-            Tone::Muted,
-            options
-        )
+    let mut out = joined(
+        &[
+            (chain.of.clone(), Tint::Bold),
+            (
+                format!("{}: {}", chain.class, chain.kind),
+                Tint::Strong(chain.tone),
+            ),
+            (
+                format!("({} confidence)", chain.confidence),
+                Tint::Tone(Tone::Muted),
+            ),
+        ],
+        "  ",
+        options,
     );
     if !chain.title.is_empty() {
         out.push_str(&wrapped(&chain.title, "  ", "  ", options));
@@ -194,17 +260,9 @@ fn chain_text(chain: &Chain, options: &Options) -> String {
                 _ => {}
             }
         }
-        out.push_str(&paint(
-            &format!(
-                "    {mark} {} {} [{}]",
-                role_word(step.role),
-                step.place,
-                step.finding
-            ),
-            tone,
-            options,
-        ));
-        out.push('\n');
+        let head = format!("{} {} [{}]", role_word(step.role), step.place, step.finding);
+        let head = wrapped(&head, &format!("    {mark} "), "      ", options);
+        out.push_str(&paint_lines(&head, tone, options));
         out.push_str(&wrapped(&step.text, "      │ ", "      │ ", options));
         let why = wrapped(&step.why, "      ", "      ", options);
         out.push_str(&paint_lines(&why, Tone::Muted, options));
@@ -266,6 +324,42 @@ fn wrapped(text: &str, first: &str, rest: &str, options: &Options) -> String {
         }
     }
     out.push_str(line.trim_end());
+    out.push('\n');
+    out
+}
+
+/// How a piece of a line is painted.
+enum Tint {
+    Strong(Tone),
+    Bold,
+    Tone(Tone),
+}
+
+/// Pieces in one line, or as many lines as the width makes of them; each piece is painted after it has its place.
+fn joined(pieces: &[(String, Tint)], indent: &str, options: &Options) -> String {
+    let width = usize::from(options.width.max(NARROWEST));
+    let mut out = String::new();
+    let mut used = 0;
+    for (text, tint) in pieces.iter().filter(|(text, _)| !text.is_empty()) {
+        let length = width_of(text);
+        if used > 0 && used + 2 + length <= width {
+            out.push_str("  ");
+            used += 2 + length;
+        } else {
+            if used > 0 {
+                out.push('\n');
+            }
+            out.push_str(indent);
+            used = width_of(indent) + length;
+        }
+        let room = width.saturating_sub(width_of(indent));
+        let text = crate::format::shorten(text, room);
+        out.push_str(&match tint {
+            Tint::Strong(tone) => strong(&text, *tone, options),
+            Tint::Bold => bold(&text, options),
+            Tint::Tone(tone) => paint(&text, *tone, options),
+        });
+    }
     out.push('\n');
     out
 }

@@ -7,7 +7,7 @@
 //! | 1 | the user stopped the run | `fail` if any of rows 3–6 applies, else `inconclusive` | 30 |
 //! | 2 | no counted attempt was run | `inconclusive` | 3 |
 //! | 3 | a counted attempt faulted and no gate that holds asks for it: `kernel` 11, `board` 12, `host` 13, `infra` 14 | `fail` | 11–14 |
-//! | 4 | a gate does not hold | `fail` | 10 |
+//! | 4 | a gate does not hold, other than by how undecided attempts ended | `fail` | 10 |
 //! | 5 | a counted attempt ended badly although its class is `clean` | `fail` | 10 |
 //! | 6 | a metric got worse than its bound | `fail` | 20 |
 //! | 7 | a counted attempt is `inconclusive`, a gate is not measurable, a leg is owed, or a warm-up attempt faulted | `inconclusive` | 4 |
@@ -120,7 +120,14 @@ fn code_of(class: Class) -> Option<ExitCode> {
 #[must_use]
 pub fn inputs(report: &Report) -> Inputs {
     let mut out = Inputs {
-        gates: report.gates.iter().map(|g| g.status).collect(),
+        gates: report
+            .gates
+            .iter()
+            .map(|g| match g.undecided {
+                true => GateStatus::NotMeasurable,
+                false => g.status,
+            })
+            .collect(),
         regressed: report
             .comparisons
             .iter()

@@ -2,8 +2,8 @@
 //!
 //! Page faults span several lines and are read by `scan.rs`.
 
-use super::Row;
 use super::sources::{CTF, GMC, RAS, RESET, SVM};
+use super::{Row, row};
 use crate::triage::finding::Finding;
 use crate::triage::pattern::Caps;
 
@@ -73,176 +73,132 @@ fn queue(c: &Caps<'_>) -> Option<Finding> {
 
 /// Rows that can be a cause.
 pub const ROWS: &[Row] = &[
-    Row {
-        template: "uncorrectable hardware error({block}) detected",
-        make: ras,
-        source: RAS,
-    },
-    Row {
-        template: "correctable hardware error({block}) detected",
-        make: ras_corrected,
-        source: RAS,
-    },
-    Row {
-        template: "{n} uncorrectable hardware errors detected in {block} block",
-        make: |c| ras_count(c, false),
-        source: RAS,
-    },
-    Row {
-        template: "{n} new uncorrectable hardware errors detected in {block} block",
-        make: |c| ras_count(c, false),
-        source: RAS,
-    },
-    Row {
-        template: "{n} correctable hardware errors detected in {block} block",
-        make: |c| ras_count(c, true),
-        source: RAS,
-    },
-    Row {
-        template: "{n} new correctable hardware errors detected in {block} block",
-        make: |c| ras_count(c, true),
-        source: RAS,
-    },
-    Row {
-        template: "socket: {s}, die: {d} {n} uncorrectable hardware errors detected in {block} block",
-        make: |c| ras_count(c, false),
-        source: RAS,
-    },
-    Row {
-        template: "socket: {s}, die: {d} {n} new uncorrectable hardware errors detected in {block} block",
-        make: |c| ras_count(c, false),
-        source: RAS,
-    },
-    Row {
-        template: "socket: {s}, die: {d}, {n} new uncorrectable hardware errors detected in {block} block",
-        make: |c| ras_count(c, false),
-        source: RAS,
-    },
-    Row {
-        template: "RAS poison consumption",
-        make: ras,
-        source: RAS,
-    },
-    Row {
-        template: "{x}poison is consumed by client {block},",
-        make: ras,
-        source: RAS,
-    },
-    Row {
-        template: "RAS controller interrupt triggered by {block} error",
-        make: ras,
-        source: RAS,
-    },
-    Row {
-        template: "RAS error triggered",
-        make: ras,
-        source: RAS,
-    },
-    Row {
-        template: "RAS: fatal error",
-        make: ras,
-        source: RAS,
-    },
-    Row {
-        template: "ECC error detected",
-        make: ras,
-        source: RAS,
-    },
-    Row {
-        template: "[Hardware Error]: aca entry[{i}].STATUS={v}",
-        make: aca_status,
-        source: RAS,
-    },
-    Row {
-        template: "aca entry[{i}].STATUS={v}",
-        make: aca_status,
-        source: RAS,
-    },
-    Row {
-        template: "RAS bad page record",
-        make: ras_corrected,
-        source: RAS,
-    },
-    Row {
-        template: "ERROR: GPU over temperature range(SW CTF) detected!",
-        make: hot,
-        source: CTF,
-    },
-    Row {
-        template: "GPU over temperature range(SW CTF) detected!",
-        make: hot,
-        source: CTF,
-    },
-    Row {
-        template: "ERROR: GPU HW Critical Temperature Fault",
-        make: hot,
-        source: CTF,
-    },
-    Row {
-        template: "GPU HW Critical Temperature Fault",
-        make: hot,
-        source: CTF,
-    },
-    Row {
-        template: "ERROR: System is going to shutdown due to GPU {x}CTF",
-        make: hot,
-        source: CTF,
-    },
-    Row {
-        template: "System is going to shutdown due to GPU {x}CTF",
-        make: hot,
-        source: CTF,
-    },
-    Row {
-        template: "device lost from bus!",
-        make: lost,
-        source: RESET,
-    },
-    Row {
-        template: "GPU has fallen off the bus",
-        make: lost,
-        source: RESET,
-    },
-    Row {
-        template: "PCI device is inaccessible",
-        make: lost,
-        source: RESET,
-    },
-    Row {
-        template: "Unable to change power state from {a} to {b}, device inaccessible",
-        make: lost,
-        source: RESET,
-    },
-    Row {
-        template: "can't change power state from {a} to {b} (config space inaccessible)",
-        make: lost,
-        source: RESET,
-    },
-    Row {
-        template: "SVM mapping failed, exceeds resident system memory limit",
-        make: |_| Some(Finding::SvmLimit),
-        source: SVM,
-    },
-    Row {
-        template: "DQM create queue type {t} failed. ret {code}",
-        make: queue,
-        source: super::sources::MES,
-    },
-    Row {
-        template: "Pasid {p} DQM create queue type {t} failed. ret {code}",
-        make: queue,
-        source: super::sources::MES,
-    },
-    Row {
-        template: "DQM create queue failed",
-        make: |_| Some(Finding::QueueCreateFailed { code: 0 }),
-        source: super::sources::MES,
-    },
-    Row {
-        template: "GPU fault detected: {code}",
-        make: |_| None,
-        source: GMC,
-    },
+    row("uncorrectable hardware error({block}) detected", ras, RAS),
+    row(
+        "correctable hardware error({block}) detected",
+        ras_corrected,
+        RAS,
+    ),
+    row(
+        "{n} uncorrectable hardware errors detected in {block} block",
+        |c| ras_count(c, false),
+        RAS,
+    ),
+    row(
+        "{n} new uncorrectable hardware errors detected in {block} block",
+        |c| ras_count(c, false),
+        RAS,
+    ),
+    row(
+        "{n} correctable hardware errors detected in {block} block",
+        |c| ras_count(c, true),
+        RAS,
+    ),
+    row(
+        "{n} new correctable hardware errors detected in {block} block",
+        |c| ras_count(c, true),
+        RAS,
+    ),
+    row(
+        "socket: {s}, die: {d} {n} uncorrectable hardware errors detected in {block} block",
+        |c| ras_count(c, false),
+        RAS,
+    ),
+    row(
+        "socket: {s}, die: {d} {n} new uncorrectable hardware errors detected in {block} block",
+        |c| ras_count(c, false),
+        RAS,
+    ),
+    row(
+        "socket: {s}, die: {d}, {n} new uncorrectable hardware errors detected in {block} block",
+        |c| ras_count(c, false),
+        RAS,
+    ),
+    row("RAS poison consumption", ras, RAS),
+    row("{x}poison is consumed by client {block},", ras, RAS),
+    row(
+        "RAS controller interrupt triggered by {block} error",
+        ras,
+        RAS,
+    ),
+    row("RAS error triggered", ras, RAS),
+    row("RAS: fatal error", ras, RAS),
+    row("ECC error detected", ras, RAS),
+    row(
+        "[Hardware Error]: aca entry[{i}].STATUS={v}",
+        aca_status,
+        RAS,
+    ),
+    row("aca entry[{i}].STATUS={v}", aca_status, RAS),
+    row("RAS bad page record", ras_corrected, RAS),
+    row(
+        "ERROR: GPU over temperature range(SW CTF) detected!",
+        hot,
+        CTF,
+    ),
+    row("GPU over temperature range(SW CTF) detected!", hot, CTF),
+    row("ERROR: GPU HW Critical Temperature Fault", hot, CTF),
+    row("GPU HW Critical Temperature Fault", hot, CTF),
+    row(
+        "ERROR: System is going to shutdown due to GPU {x}CTF",
+        hot,
+        CTF,
+    ),
+    row("System is going to shutdown due to GPU {x}CTF", hot, CTF),
+    row("device lost from bus!", lost, RESET),
+    row("GPU has fallen off the bus", lost, RESET),
+    row("PCI device is inaccessible", lost, RESET),
+    row(
+        "Unable to change power state from {a} to {b}, device inaccessible",
+        lost,
+        RESET,
+    ),
+    row(
+        "can't change power state from {a} to {b} (config space inaccessible)",
+        lost,
+        RESET,
+    ),
+    row(
+        "WARN: GPU {x}thermal throttling temperature reached",
+        |_| Some(Finding::Thermal { critical: false }),
+        CTF,
+    ),
+    row(
+        "WARN: GPU is in thermal throttling",
+        |_| Some(Finding::Thermal { critical: false }),
+        CTF,
+    ),
+    row(
+        "queue cwsr size {a} not sufficient for node cwsr size {b}",
+        |_| Some(Finding::QueueCreateFailed { code: -22 }),
+        super::sources::GFX1151_CWSR,
+    ),
+    row(
+        "queue ctl stack size {a} not sufficient for node ctl stack size {b}",
+        |_| Some(Finding::QueueCreateFailed { code: -22 }),
+        super::sources::GFX1151_CWSR,
+    ),
+    row(
+        "SVM mapping failed, exceeds resident system memory limit",
+        |_| Some(Finding::SvmLimit),
+        SVM,
+    ),
+    row(
+        "*create queue {t} failed. ret {code}",
+        queue,
+        super::sources::MES,
+    ),
+    row(
+        "*create queue failed. ret {code}",
+        queue,
+        super::sources::MES,
+    ),
+    row(
+        "DQM create queue failed",
+        |_| Some(Finding::QueueCreateFailed { code: 0 }),
+        super::sources::MES,
+    ),
+    row("GPU fault detected: {code}", |_| None, GMC),
 ];
 
 #[cfg(test)]

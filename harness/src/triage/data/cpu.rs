@@ -1,7 +1,7 @@
 //! The CPU's side: traps, segfaults, machine checks, hung tasks, kernel bugs, reset reasons.
 
-use super::Row;
 use super::sources::{HUNG, MCE, RESET_REASON, TRAPS};
+use super::{Row, row};
 use crate::triage::finding::{Finding, Proc, ResetCause};
 use crate::triage::lexer::Record;
 use crate::triage::pattern::{Caps, leading_decimal, matches};
@@ -53,21 +53,17 @@ fn ip_in_module(tail: &str) -> Option<u64> {
 
 /// After `traps: `.
 pub const AFTER_TRAPS: &[Row] = &[
-    Row {
-        template: "{who} general protection fault ip:{ip} sp:{tail}",
-        make: |c| with_what(c, "general protection fault"),
-        source: TRAPS,
-    },
-    Row {
-        template: "{who} general protection ip:{ip} sp:{tail}",
-        make: |c| with_what(c, "general protection fault"),
-        source: TRAPS,
-    },
-    Row {
-        template: "{who} trap {what} ip:{ip} sp:{tail}",
-        make: trap,
-        source: TRAPS,
-    },
+    row(
+        "{who} general protection fault ip:{ip} sp:{tail}",
+        |c| with_what(c, "general protection fault"),
+        TRAPS,
+    ),
+    row(
+        "{who} general protection ip:{ip} sp:{tail}",
+        |c| with_what(c, "general protection fault"),
+        TRAPS,
+    ),
+    row("{who} trap {what} ip:{ip} sp:{tail}", trap, TRAPS),
 ];
 
 fn with_what(c: &Caps<'_>, what: &str) -> Option<Finding> {
@@ -178,116 +174,76 @@ fn fatal(_: &Caps<'_>) -> Option<Finding> {
     Some(Finding::Mce { corrected: false })
 }
 
+fn throttled(_: &Caps<'_>) -> Option<Finding> {
+    Some(Finding::Thermal { critical: false })
+}
+
 fn corrected(_: &Caps<'_>) -> Option<Finding> {
     Some(Finding::Mce { corrected: true })
 }
 
 /// `[Hardware Error]: `, `mce: ` and `x86/amd: ` lines.
 pub const HARDWARE: &[Row] = &[
-    Row {
-        template: "Previous system reset reason [{code}]: {words}",
-        make: reset_cause,
-        source: RESET_REASON,
-    },
-    Row {
-        template: "Corrected error, no action required",
-        make: corrected,
-        source: MCE,
-    },
-    Row {
-        template: "Deferred error, no action required",
-        make: corrected,
-        source: MCE,
-    },
-    Row {
-        template: "System Fatal error",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "Uncorrected, software restartable error",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "Uncorrected, software containable error",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "CPU:{cpu} MC{bank}_STATUS[{flags}]: {v}",
-        make: mce_status,
-        source: MCE,
-    },
-    Row {
-        template: "[Hardware Error]: CPU {cpu}: Machine Check: {n} Bank {bank}: {v}",
-        make: mce_bank,
-        source: MCE,
-    },
-    Row {
-        template: "[Hardware Error]: CPU {cpu}: Machine Check Exception: {n} Bank {bank}: {v}",
-        make: mce_bank,
-        source: MCE,
-    },
-    Row {
-        template: "CPU {cpu}: Machine Check: {n} Bank {bank}: {v}",
-        make: mce_bank,
-        source: MCE,
-    },
-    Row {
-        template: "CPU {cpu}: Machine Check Exception: {n} Bank {bank}: {v}",
-        make: mce_bank,
-        source: MCE,
-    },
-    Row {
-        template: "Uncorrected hardware memory error",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "event severity: corrected",
-        make: corrected,
-        source: MCE,
-    },
-    Row {
-        template: "event severity: fatal",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "Uncorrected hardware memory error in user-access at {a}",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "CPU{cpu}: Core temperature {x}above threshold",
-        make: |_| Some(Finding::Thermal { critical: false }),
-        source: MCE,
-    },
-    Row {
-        template: "CPU{cpu}: Package temperature {x}above threshold",
-        make: |_| Some(Finding::Thermal { critical: false }),
-        source: MCE,
-    },
-    Row {
-        template: "MC{n}: {count} CE {x}",
-        make: corrected,
-        source: MCE,
-    },
-    Row {
-        template: "MC{n}: {count} UE {x}",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "In-kernel MCE decoding enabled",
-        make: |_| {
+    row(
+        "Previous system reset reason [{code}]: {words}",
+        reset_cause,
+        RESET_REASON,
+    ),
+    row("Corrected error, no action required", corrected, MCE),
+    row("Deferred error, no action required", corrected, MCE),
+    row("System Fatal error", fatal, MCE),
+    row("Uncorrected, software restartable error", fatal, MCE),
+    row("Uncorrected, software containable error", fatal, MCE),
+    row("CPU:{cpu} MC{bank}_STATUS[{flags}]: {v}", mce_status, MCE),
+    row(
+        "[Hardware Error]: CPU {cpu}: Machine Check: {n} Bank {bank}: {v}",
+        mce_bank,
+        MCE,
+    ),
+    row(
+        "[Hardware Error]: CPU {cpu}: Machine Check Exception: {n} Bank {bank}: {v}",
+        mce_bank,
+        MCE,
+    ),
+    row(
+        "CPU {cpu}: Machine Check: {n} Bank {bank}: {v}",
+        mce_bank,
+        MCE,
+    ),
+    row(
+        "CPU {cpu}: Machine Check Exception: {n} Bank {bank}: {v}",
+        mce_bank,
+        MCE,
+    ),
+    row("Uncorrected hardware memory error", fatal, MCE),
+    row("event severity: corrected", corrected, MCE),
+    row("event severity: fatal", fatal, MCE),
+    row(
+        "Uncorrected hardware memory error in user-access at {a}",
+        fatal,
+        MCE,
+    ),
+    row(
+        "CPU{cpu}: Core temperature {x}above threshold",
+        |_| Some(Finding::Thermal { critical: false }),
+        MCE,
+    ),
+    row(
+        "CPU{cpu}: Package temperature {x}above threshold",
+        |_| Some(Finding::Thermal { critical: false }),
+        MCE,
+    ),
+    row("MC{n}: {count} CE {x}", corrected, MCE),
+    row("MC{n}: {count} UE {x}", fatal, MCE),
+    row(
+        "In-kernel MCE decoding enabled",
+        |_| {
             Some(Finding::Harmless {
                 why: "healthy start",
             })
         },
-        source: MCE,
-    },
+        MCE,
+    ),
 ];
 
 fn hung(c: &Caps<'_>) -> Option<Finding> {
@@ -316,71 +272,41 @@ pub const UNTAGGED: &[Row] = TAGGED;
 
 /// The same rows, matched on the message with its tag.
 pub const TAGGED: &[Row] = &[
-    Row {
-        template: "INFO: task {who} blocked for more than {n} seconds",
-        make: hung,
-        source: HUNG,
-    },
-    Row {
-        template: "watchdog: BUG: {what}",
-        make: bug,
-        source: HUNG,
-    },
-    Row {
-        template: "BUG: {what}",
-        make: bug,
-        source: HUNG,
-    },
-    Row {
-        template: "Oops: {what}",
-        make: bug,
-        source: HUNG,
-    },
-    Row {
-        template: "kernel BUG at {what}",
-        make: bug,
-        source: HUNG,
-    },
-    Row {
-        template: "Kernel panic - not syncing: {what}",
-        make: bug,
-        source: HUNG,
-    },
-    Row {
-        template: "rcu: INFO: {what} detected stalls",
-        make: bug,
-        source: HUNG,
-    },
-    Row {
-        template: "rcu: INFO: {what} self-detected stall",
-        make: bug,
-        source: HUNG,
-    },
-    Row {
-        template: "Memory failure: {a}: {what} due to hardware memory corruption",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "mce: Uncorrected hardware memory error",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "EDAC MC{n}: {count} CE {x}",
-        make: corrected,
-        source: MCE,
-    },
-    Row {
-        template: "EDAC MC{n}: {count} UE {x}",
-        make: fatal,
-        source: MCE,
-    },
-    Row {
-        template: "{who}: segfault at {a} ip {ip} sp {tail}",
-        make: segfault_any,
-        source: super::sources::TRAPS,
-    },
+    row(
+        "CPU{cpu}: Core temperature {x}above threshold",
+        throttled,
+        MCE,
+    ),
+    row(
+        "CPU{cpu}: Package temperature {x}above threshold",
+        throttled,
+        MCE,
+    ),
+    row(
+        "INFO: task {who} blocked for more than {n} seconds",
+        hung,
+        HUNG,
+    ),
+    row("watchdog: BUG: {what}", bug, HUNG),
+    row("BUG: {what}", bug, HUNG),
+    row("Oops: {what}", bug, HUNG),
+    row("kernel BUG at {what}", bug, HUNG),
+    row("Kernel panic - not syncing: {what}", bug, HUNG),
+    row("rcu: INFO: {what} detected stalls", bug, HUNG),
+    row("rcu: INFO: {what} self-detected stall", bug, HUNG),
+    row(
+        "Memory failure: {a}: {what} due to hardware memory corruption",
+        fatal,
+        MCE,
+    ),
+    row("mce: Uncorrected hardware memory error", fatal, MCE),
+    row("EDAC MC{n}: {count} CE {x}", corrected, MCE),
+    row("EDAC MC{n}: {count} UE {x}", fatal, MCE),
+    row(
+        "{who}: segfault at {a} ip {ip} sp {tail}",
+        segfault_any,
+        super::sources::TRAPS,
+    ),
 ];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Killed for memory: the kernel's OOM killer, cgroup limits, user-space killers.
 
-use super::Row;
 use super::sources::{OOM, OOMD};
+use super::{Row, row};
 use crate::triage::finding::{Finding, OomScope, Proc};
 use crate::triage::pattern::{Caps, leading_decimal};
 
@@ -67,50 +67,46 @@ fn daemon_kill(c: &Caps<'_>) -> Option<Finding> {
 
 /// Kernel lines, matched on the whole message.
 pub const UNTAGGED: &[Row] = &[
-    Row {
-        template: "Out of memory: Killed process {pid} ({comm}) {rest}",
-        make: |c| killed(c, OomScope::Global),
-        source: OOM,
-    },
-    Row {
-        template: "Out of memory: Kill process {pid} ({comm}) {rest}",
-        make: |c| killed(c, OomScope::Global),
-        source: OOM,
-    },
-    Row {
-        template: "Out of memory (oom_kill_allocating_task): Killed process {pid} ({comm}){rest}",
-        make: |c| killed(c, OomScope::Global),
-        source: OOM,
-    },
-    Row {
-        template: "Memory cgroup out of memory: Killed process {pid} ({comm}) {rest}",
-        make: |c| killed(c, OomScope::Cgroup),
-        source: OOM,
-    },
-    Row {
-        template: "Memory cgroup out of memory: Kill process {pid} ({comm}) {rest}",
-        make: |c| killed(c, OomScope::Cgroup),
-        source: OOM,
-    },
-    Row {
-        template: "Killed process {pid} ({comm}) total-vm:{rest}",
-        make: |c| killed(c, OomScope::Global),
-        source: OOM,
-    },
-    Row {
-        template: "oom-kill:{rest}",
-        make: summary,
-        source: OOM,
-    },
-    Row {
-        template: "{comm} invoked oom-killer: {rest}",
-        make: |_| {
+    row(
+        "Out of memory: Killed process {pid} ({comm}) {rest}",
+        |c| killed(c, OomScope::Global),
+        OOM,
+    ),
+    row(
+        "Out of memory: Kill process {pid} ({comm}) {rest}",
+        |c| killed(c, OomScope::Global),
+        OOM,
+    ),
+    row(
+        "Out of memory (oom_kill_allocating_task): Killed process {pid} ({comm}){rest}",
+        |c| killed(c, OomScope::Global),
+        OOM,
+    ),
+    row(
+        "Memory cgroup out of memory: Killed process {pid} ({comm}) {rest}",
+        |c| killed(c, OomScope::Cgroup),
+        OOM,
+    ),
+    row(
+        "Memory cgroup out of memory: Kill process {pid} ({comm}) {rest}",
+        |c| killed(c, OomScope::Cgroup),
+        OOM,
+    ),
+    row(
+        "Killed process {pid} ({comm}) total-vm:{rest}",
+        |c| killed(c, OomScope::Global),
+        OOM,
+    ),
+    row("oom-kill:{rest}", summary, OOM),
+    row(
+        "{comm} invoked oom-killer: {rest}",
+        |_| {
             Some(Finding::Hint {
                 what: "memory ran out; the line that names the victim follows",
             })
         },
-        source: OOM,
-    },
+        OOM,
+    ),
 ];
 
 /// The same on messages that carry a tag.
@@ -118,54 +114,42 @@ pub const TAGGED: &[Row] = UNTAGGED;
 
 /// systemd-oomd, systemd and earlyoom.
 pub const DAEMONS: &[Row] = &[
-    Row {
-        template: "Killed {unit} due to memory pressure for {x}",
-        make: unit,
-        source: OOMD,
-    },
-    Row {
-        template: "Killed {unit} due to memory used {x}",
-        make: unit,
-        source: OOMD,
-    },
-    Row {
-        template: "{unit}: systemd-oomd killed {n} process(es) in this unit",
-        make: unit,
-        source: OOMD,
-    },
-    Row {
-        template: "{unit}: A process of this unit has been killed by the OOM killer",
-        make: |_| {
+    row("Killed {unit} due to memory pressure for {x}", unit, OOMD),
+    row("Killed {unit} due to memory used {x}", unit, OOMD),
+    row(
+        "{unit}: systemd-oomd killed {n} process(es) in this unit",
+        unit,
+        OOMD,
+    ),
+    row(
+        "{unit}: A process of this unit has been killed by the OOM killer",
+        |_| {
             Some(Finding::Hint {
                 what: "the unit lost a process to the OOM killer",
             })
         },
-        source: OOMD,
-    },
-    Row {
-        template: "{unit}: Failed with result 'oom-kill'",
-        make: unit,
-        source: OOMD,
-    },
-    Row {
-        template: "{unit}: Main process exited, code=killed, status=9/KILL",
-        make: |_| {
+        OOMD,
+    ),
+    row("{unit}: Failed with result 'oom-kill'", unit, OOMD),
+    row(
+        "{unit}: Main process exited, code=killed, status=9/KILL",
+        |_| {
             Some(Finding::Hint {
                 what: "the unit's main process was killed",
             })
         },
-        source: OOMD,
-    },
-    Row {
-        template: "sending SIGTERM to process {pid} uid {uid} {comm}:{rest}",
-        make: daemon_kill,
-        source: OOMD,
-    },
-    Row {
-        template: "sending SIGKILL to process {pid} uid {uid} {comm}:{rest}",
-        make: daemon_kill,
-        source: OOMD,
-    },
+        OOMD,
+    ),
+    row(
+        "sending SIGTERM to process {pid} uid {uid} {comm}:{rest}",
+        daemon_kill,
+        OOMD,
+    ),
+    row(
+        "sending SIGKILL to process {pid} uid {uid} {comm}:{rest}",
+        daemon_kill,
+        OOMD,
+    ),
 ];
 
 #[cfg(test)]

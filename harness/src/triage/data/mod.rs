@@ -30,6 +30,19 @@ pub struct Row {
     pub source: &'static str,
 }
 
+/// A row of a table.
+const fn row(
+    template: &'static str,
+    make: fn(&Caps<'_>) -> Option<Finding>,
+    source: &'static str,
+) -> Row {
+    Row {
+        template,
+        make,
+        source,
+    }
+}
+
 /// The first row of `table` that matches `body`.
 pub(super) fn find(table: &'static [Row], body: &[u8]) -> Option<(Finding, &'static str)> {
     table.iter().find_map(|row| {

@@ -1,7 +1,7 @@
 //! NVIDIA: Xid numbers and the driver's own words.
 
-use super::Row;
 use super::sources::XID;
+use super::{Row, row};
 use crate::triage::finding::{Finding, Proc};
 use crate::triage::pattern::{Caps, leading_decimal};
 
@@ -327,70 +327,62 @@ fn xid(c: &Caps<'_>) -> Option<Finding> {
 
 /// Lines of `NVRM:` and `nvidia …:`.
 pub const ROWS: &[Row] = &[
-    Row {
-        template: "Xid (PCI:{pci}): {rest}",
-        make: xid,
-        source: XID,
-    },
-    Row {
-        template: "Xid ({pci}): {rest}",
-        make: xid,
-        source: XID,
-    },
-    Row {
-        template: "GPU at PCI:{pci}: {x}fallen off the bus",
-        make: |_| Some(Finding::DeviceLost),
-        source: XID,
-    },
-    Row {
-        template: "GPU has fallen off the bus",
-        make: |_| Some(Finding::DeviceLost),
-        source: XID,
-    },
-    Row {
-        template: "The NVIDIA GPU {pci}fallen off the bus",
-        make: |_| Some(Finding::DeviceLost),
-        source: XID,
-    },
-    Row {
-        template: "RmInitAdapter failed! {what}",
-        make: |c| {
+    row("Xid (PCI:{pci}): {rest}", xid, XID),
+    row("Xid ({pci}): {rest}", xid, XID),
+    row(
+        "GPU at PCI:{pci}: {x}fallen off the bus",
+        |_| Some(Finding::DeviceLost),
+        XID,
+    ),
+    row(
+        "GPU has fallen off the bus",
+        |_| Some(Finding::DeviceLost),
+        XID,
+    ),
+    row(
+        "The NVIDIA GPU {pci}fallen off the bus",
+        |_| Some(Finding::DeviceLost),
+        XID,
+    ),
+    row(
+        "RmInitAdapter failed! {what}",
+        |c| {
             Some(Finding::GpuInitFailed {
                 what: c.text("what"),
             })
         },
-        source: XID,
-    },
-    Row {
-        template: "krcWatchdog{x}GPU is probably locked",
-        make: |_| {
+        XID,
+    ),
+    row(
+        "krcWatchdog{x}GPU is probably locked",
+        |_| {
             Some(Finding::Hint {
                 what: "the channel watchdog expired",
             })
         },
-        source: XID,
-    },
-    Row {
-        template: "Rate limiting GSP RPC error prints{x}",
-        make: |_| {
+        XID,
+    ),
+    row(
+        "Rate limiting GSP RPC error prints{x}",
+        |_| {
             Some(Finding::Hint {
                 what: "the firmware stays silent",
             })
         },
-        source: XID,
-    },
+        XID,
+    ),
 ];
 
 /// Messages without a tag that belong to the NVIDIA driver.
-pub const UNTAGGED: &[Row] = &[Row {
-    template: "Cannot map memory with base addr {a} and size of {n} pages",
-    make: |_| {
+pub const UNTAGGED: &[Row] = &[row(
+    "Cannot map memory with base addr {a} and size of {n} pages",
+    |_| {
         Some(Finding::Hint {
             what: "a host registration failed: the program may use the address all the same",
         })
     },
-    source: XID,
-}];
+    XID,
+)];
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,33 @@ fn severity(words: &[u8]) -> Option<Severity> {
     }
 }
 
+/// What it means that a device of this driver is gone.
+fn gone(r: &Record<'_>) -> Option<(Finding, &'static str)> {
+    if crate::triage::scope::may_be_gpu_path(std::str::from_utf8(r.tag).unwrap_or("?")) {
+        Some((Finding::DeviceLost, RESET))
+    } else if r.tag.starts_with(b"nvme") || r.tag == b"ahci" {
+        let what = String::from_utf8_lossy(r.tag).into_owned();
+        Some((Finding::StorageLost { what }, super::sources::BLOCK))
+    } else if [
+        &b"igb"[..],
+        b"igc",
+        b"e1000e",
+        b"r8169",
+        b"ixgbe",
+        b"i40e",
+        b"ice",
+        b"mlx5_core",
+        b"atlantic",
+        b"tg3",
+    ]
+    .contains(&r.tag)
+    {
+        Some((Finding::NetworkLost, super::sources::NETDEV))
+    } else {
+        None
+    }
+}
+
 /// Reads one record.
 pub(super) fn find(r: &Record<'_>) -> Option<(Finding, &'static str)> {
     let b = r.body;
@@ -65,7 +92,7 @@ pub(super) fn find(r: &Record<'_>) -> Option<(Finding, &'static str)> {
             }
             None
         }
-        b'P' => {
+        b'P' if b.starts_with(b"PCIe Bus Error") => {
             let c = matches("PCIe Bus Error: severity={sev}, {rest}", b)?;
             severity(c.bytes("sev")).map(|severity| {
                 (
@@ -77,22 +104,28 @@ pub(super) fn find(r: &Record<'_>) -> Option<(Finding, &'static str)> {
                 )
             })
         }
-        b'U' => matches(
+        b'U' if matches(
             "Unable to change power state from {a} to {b}, device inaccessible",
             b,
         )
-        .or_else(|| {
-            matches(
+        .is_some()
+            || matches(
                 "Unable to change power state from {a} to {b} (config space inaccessible)",
                 b,
             )
-        })
-        .map(|_| (Finding::DeviceLost, RESET)),
-        b'c' => matches(
+            .is_some() =>
+        {
+            gone(r)
+        }
+        b'c' if matches(
             "can't change power state from {a} to {b} (config space inaccessible)",
             b,
         )
-        .map(|_| (Finding::DeviceLost, RESET)),
+        .is_some() =>
+        {
+            gone(r)
+        }
+        b'P' if b.starts_with(b"PCIe link lost, device now detached") => gone(r),
         b'E' if r.tag == b"AMD-Vi" => iommu(b),
         b'I' if r.tag == b"AMD-Vi" => iommu(b),
         b'[' if r.tag == b"DMAR" => matches("[DMA {x}] {rest}fault addr", b)

@@ -2,8 +2,8 @@
 //!
 //! Order matters within a line only: the first row that matches names it.
 
-use super::Row;
 use super::sources::{CUDA, ENGINE, ERRNO, GGML, GLIBC, HIP, HSA, RADV, ROCR, SHELL, TORCH};
+use super::{Row, row};
 use crate::triage::finding::{Finding, Word};
 use crate::triage::pattern::Caps;
 
@@ -26,597 +26,267 @@ fn detail(c: &Caps<'_>) -> String {
 
 /// The rows, from the most specific to the least.
 pub const ROWS: &[Row] = &[
+    // The reset's reason, where ROCr knows one.
+    row(
+        "*HW Exception by GPU node-{n}reason :{d}ECC",
+        say!(DeviceEcc),
+        ROCR,
+    ),
     // ROCr
-    Row {
-        template: "*Memory access fault by GPU node-{d}",
-        make: say!(MemoryAccessFault),
-        source: ROCR,
-    },
-    Row {
-        template: "*HW Exception by GPU node-{d}",
-        make: say!(HwException),
-        source: ROCR,
-    },
+    row(
+        "*Memory access fault by GPU node-{d}",
+        say!(MemoryAccessFault),
+        ROCR,
+    ),
+    row("*HW Exception by GPU node-{d}", say!(HwException), ROCR),
     // HSA status
-    Row {
-        template: "*HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION{d}",
-        make: say!(ApertureViolation),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION{d}",
-        make: say!(IllegalInstruction),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR_MEMORY_FAULT{d}",
-        make: say!(MemoryAccessFault),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR_EXCEPTION{d}",
-        make: say!(QueueException),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR_OUT_OF_RESOURCES{d}",
-        make: say!(OutOfResources),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR_INVALID_ISA{d}",
-        make: say!(NoCodeObject),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR_INVALID_CODE_OBJECT{d}",
-        make: say!(NoCodeObject),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR_INCOMPATIBLE_ARGUMENTS{d}",
-        make: say!(NoCodeObject),
-        source: HSA,
-    },
-    Row {
-        template: "*HSA_STATUS_ERROR{d}",
-        make: say!(HsaError),
-        source: HSA,
-    },
-    Row {
-        template: "*Memory critical error by agent node-{d}",
-        make: say!(MemoryCritical),
-        source: ROCR,
-    },
-    Row {
-        template: "*Device-side assertion {d} failed",
-        make: say!(DeviceAssert),
-        source: HIP,
-    },
-    Row {
-        template: "*Device-side assertion `{d}",
-        make: say!(DeviceAssert),
-        source: HIP,
-    },
-    Row {
-        template: "*device-side assert triggered{d}",
-        make: say!(DeviceAssert),
-        source: CUDA,
-    },
-    Row {
-        template: "*hipErrorAssert{d}",
-        make: say!(DeviceAssert),
-        source: HIP,
-    },
+    row(
+        "*HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION{d}",
+        say!(ApertureViolation),
+        HSA,
+    ),
+    row(
+        "*HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION{d}",
+        say!(IllegalInstruction),
+        HSA,
+    ),
+    row(
+        "*HSA_STATUS_ERROR_MEMORY_FAULT{d}",
+        say!(MemoryAccessFault),
+        HSA,
+    ),
+    row("*HSA_STATUS_ERROR_EXCEPTION{d}", say!(QueueException), HSA),
+    row(
+        "*HSA_STATUS_ERROR_OUT_OF_RESOURCES{d}",
+        say!(OutOfResources),
+        HSA,
+    ),
+    row("*HSA_STATUS_ERROR_INVALID_ISA{d}", say!(NoCodeObject), HSA),
+    row(
+        "*HSA_STATUS_ERROR_INVALID_CODE_OBJECT{d}",
+        say!(NoCodeObject),
+        HSA,
+    ),
+    row(
+        "*HSA_STATUS_ERROR_INCOMPATIBLE_ARGUMENTS{d}",
+        say!(NoCodeObject),
+        HSA,
+    ),
+    row("*HSA_STATUS_ERROR{d}", say!(HsaError), HSA),
+    row(
+        "*Memory critical error by agent node-{d}",
+        say!(MemoryCritical),
+        ROCR,
+    ),
+    row("*Device-side assertion {d} failed", say!(DeviceAssert), HIP),
+    row("*Device-side assertion `{d}", say!(DeviceAssert), HIP),
+    row("*device-side assert triggered{d}", say!(DeviceAssert), CUDA),
+    row("*hipErrorAssert{d}", say!(DeviceAssert), HIP),
     // Our engine
-    Row {
-        template: "*vt: no kernel for op {d}",
-        make: say!(OpRefused),
-        source: ENGINE,
-    },
+    row("*vt: no kernel for op {d}", say!(OpRefused), ENGINE),
     // No GPU code
-    Row {
-        template: "*No compatible code objects found for: {d}",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
-    Row {
-        template: "*device kernel image is invalid{d}",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
-    Row {
-        template: "*no kernel image is available for execution on the device{d}",
-        make: say!(NoCodeObject),
-        source: CUDA,
-    },
-    Row {
-        template: "*hipErrorNoBinaryForGpu{d}",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
-    Row {
-        template: "*Unable to find code object for all current devices{d}",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
-    Row {
-        template: "*hipErrorInvalidKernelFile{d}",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
-    Row {
-        template: "*hipErrorInvalidImage{d}",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
-    Row {
-        template: "*invalid device function{d}",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
-    Row {
-        template: "*Cannot read {d}TensileLibrary",
-        make: say!(NoCodeObject),
-        source: HIP,
-    },
+    row(
+        "*No compatible code objects found for: {d}",
+        say!(NoCodeObject),
+        HIP,
+    ),
+    row(
+        "*device kernel image is invalid{d}",
+        say!(NoCodeObject),
+        HIP,
+    ),
+    row(
+        "*no kernel image is available for execution on the device{d}",
+        say!(NoCodeObject),
+        CUDA,
+    ),
+    row("*hipErrorNoBinaryForGpu{d}", say!(NoCodeObject), HIP),
+    row(
+        "*Unable to find code object for all current devices{d}",
+        say!(NoCodeObject),
+        HIP,
+    ),
+    row("*hipErrorInvalidKernelFile{d}", say!(NoCodeObject), HIP),
+    row("*hipErrorInvalidImage{d}", say!(NoCodeObject), HIP),
+    row("*invalid device function{d}", say!(NoCodeObject), HIP),
+    row("*Cannot read {d}TensileLibrary", say!(NoCodeObject), HIP),
     // GPU errors by HIP and CUDA name
-    Row {
-        template: "*an illegal memory access was encountered{d}",
-        make: say!(IllegalAddress),
-        source: CUDA,
-    },
-    Row {
-        template: "*hipErrorIllegalAddress{d}",
-        make: say!(IllegalAddress),
-        source: HIP,
-    },
-    Row {
-        template: "*cudaErrorIllegalAddress{d}",
-        make: say!(IllegalAddress),
-        source: CUDA,
-    },
-    Row {
-        template: "*CUDA_ERROR_ILLEGAL_ADDRESS{d}",
-        make: say!(IllegalAddress),
-        source: CUDA,
-    },
-    Row {
-        template: "*an illegal instruction was encountered{d}",
-        make: say!(IllegalInstruction),
-        source: CUDA,
-    },
-    Row {
-        template: "*misaligned address{d}",
-        make: say!(IllegalAddress),
-        source: CUDA,
-    },
-    Row {
-        template: "*uncorrectable ECC error encountered{d}",
-        make: say!(DeviceEcc),
-        source: CUDA,
-    },
-    Row {
-        template: "*hipErrorECCNotCorrectable{d}",
-        make: say!(DeviceEcc),
-        source: HIP,
-    },
-    Row {
-        template: "*the launch timed out and was terminated{d}",
-        make: say!(LaunchTimeout),
-        source: CUDA,
-    },
-    Row {
-        template: "*hipErrorLaunchTimeOut{d}",
-        make: say!(LaunchTimeout),
-        source: HIP,
-    },
-    Row {
-        template: "*unspecified launch failure{d}",
-        make: say!(LaunchFailure),
-        source: CUDA,
-    },
-    Row {
-        template: "*hipErrorLaunchFailure{d}",
-        make: say!(LaunchFailure),
-        source: HIP,
-    },
-    Row {
-        template: "*GPU is lost{d}",
-        make: say!(DeviceLost),
-        source: CUDA,
-    },
-    Row {
-        template: "*VK_ERROR_DEVICE_LOST{d}",
-        make: say!(VulkanLost),
-        source: RADV,
-    },
-    Row {
-        template: "*vk::DeviceLostError{d}",
-        make: say!(VulkanLost),
-        source: RADV,
-    },
-    Row {
-        template: "*ErrorDeviceLost{d}",
-        make: say!(VulkanLost),
-        source: RADV,
-    },
-    Row {
-        template: "*The CS has been cancelled because the context is lost{d}",
-        make: say!(VulkanLost),
-        source: RADV,
-    },
+    row(
+        "*an illegal memory access was encountered{d}",
+        say!(IllegalAddress),
+        CUDA,
+    ),
+    row("*hipErrorIllegalAddress{d}", say!(IllegalAddress), HIP),
+    row("*cudaErrorIllegalAddress{d}", say!(IllegalAddress), CUDA),
+    row("*CUDA_ERROR_ILLEGAL_ADDRESS{d}", say!(IllegalAddress), CUDA),
+    row(
+        "*an illegal instruction was encountered{d}",
+        say!(IllegalInstruction),
+        CUDA,
+    ),
+    row("*misaligned address{d}", say!(IllegalAddress), CUDA),
+    row(
+        "*uncorrectable ECC error encountered{d}",
+        say!(DeviceEcc),
+        CUDA,
+    ),
+    row("*hipErrorECCNotCorrectable{d}", say!(DeviceEcc), HIP),
+    row(
+        "*the launch timed out and was terminated{d}",
+        say!(LaunchTimeout),
+        CUDA,
+    ),
+    row("*hipErrorLaunchTimeOut{d}", say!(LaunchTimeout), HIP),
+    row("*unspecified launch failure{d}", say!(LaunchFailure), CUDA),
+    row("*hipErrorLaunchFailure{d}", say!(LaunchFailure), HIP),
+    row("*GPU is lost{d}", say!(DeviceLost), CUDA),
+    row("*VK_ERROR_DEVICE_LOST{d}", say!(VulkanLost), RADV),
+    row("*vk::DeviceLostError{d}", say!(VulkanLost), RADV),
+    row("*ErrorDeviceLost{d}", say!(VulkanLost), RADV),
+    row(
+        "*The CS has been cancelled because the context is lost{d}",
+        say!(VulkanLost),
+        RADV,
+    ),
     // Memory budgets
-    Row {
-        template: "*HIP out of memory{d}",
-        make: say!(DeviceOom),
-        source: TORCH,
-    },
-    Row {
-        template: "*CUDA out of memory{d}",
-        make: say!(DeviceOom),
-        source: TORCH,
-    },
-    Row {
-        template: "*hipErrorOutOfMemory{d}",
-        make: say!(DeviceOom),
-        source: HIP,
-    },
-    Row {
-        template: "*cudaErrorMemoryAllocation{d}",
-        make: say!(DeviceOom),
-        source: CUDA,
-    },
-    Row {
-        template: "*CUDA_ERROR_OUT_OF_MEMORY{d}",
-        make: say!(DeviceOom),
-        source: CUDA,
-    },
-    Row {
-        template: "*cudaMalloc failed: out of memory{d}",
-        make: say!(DeviceOom),
-        source: GGML,
-    },
-    Row {
-        template: "*hipMalloc failed{d}",
-        make: say!(DeviceOom),
-        source: GGML,
-    },
-    Row {
-        template: "*CUDA error: out of memory{d}",
-        make: say!(DeviceOom),
-        source: GGML,
-    },
-    Row {
-        template: "*ROCm error: out of memory{d}",
-        make: say!(DeviceOom),
-        source: GGML,
-    },
-    Row {
-        template: "*failed to allocate {d}buffer of size",
-        make: say!(DeviceOom),
-        source: GGML,
-    },
-    Row {
-        template: "*radv/amdgpu: Failed to allocate a buffer{d}",
-        make: say!(DeviceOom),
-        source: RADV,
-    },
-    Row {
-        template: "*radv/amdgpu: Not enough memory for command submission{d}",
-        make: say!(DeviceOom),
-        source: RADV,
-    },
-    Row {
-        template: "*ErrorOutOfDeviceMemory{d}",
-        make: say!(DeviceOom),
-        source: RADV,
-    },
-    Row {
-        template: "*VK_ERROR_OUT_OF_DEVICE_MEMORY{d}",
-        make: say!(DeviceOom),
-        source: RADV,
-    },
-    Row {
-        template: "*Device memory allocation of size {d} failed",
-        make: say!(DeviceOom),
-        source: GGML,
-    },
-    Row {
-        template: "*std::bad_alloc{d}",
-        make: say!(HostOom),
-        source: GLIBC,
-    },
-    Row {
-        template: "*Cannot allocate memory{d}",
-        make: say!(HostOom),
-        source: ERRNO,
-    },
-    Row {
-        template: "*memory allocation of {d} bytes failed",
-        make: say!(HostOom),
-        source: ERRNO,
-    },
-    Row {
-        template: "*MemoryError{d}",
-        make: say!(HostOom),
-        source: TORCH,
-    },
-    Row {
-        template: "*failed to mlock{d}",
-        make: |_| None,
-        source: GGML,
-    },
+    row("*HIP out of memory{d}", say!(DeviceOom), TORCH),
+    row("*CUDA out of memory{d}", say!(DeviceOom), TORCH),
+    row("*hipErrorOutOfMemory{d}", say!(DeviceOom), HIP),
+    row("*cudaErrorMemoryAllocation{d}", say!(DeviceOom), CUDA),
+    row("*CUDA_ERROR_OUT_OF_MEMORY{d}", say!(DeviceOom), CUDA),
+    row(
+        "*cudaMalloc failed: out of memory{d}",
+        say!(DeviceOom),
+        GGML,
+    ),
+    row("*hipMalloc failed{d}", say!(DeviceOom), GGML),
+    row("*CUDA error: out of memory{d}", say!(DeviceOom), GGML),
+    row("*ROCm error: out of memory{d}", say!(DeviceOom), GGML),
+    row(
+        "*failed to allocate {d}buffer of size",
+        say!(DeviceOom),
+        GGML,
+    ),
+    row(
+        "*radv/amdgpu: Failed to allocate a buffer{d}",
+        say!(DeviceOom),
+        RADV,
+    ),
+    row(
+        "*radv/amdgpu: Not enough memory for command submission{d}",
+        say!(DeviceOom),
+        RADV,
+    ),
+    row("*ErrorOutOfDeviceMemory{d}", say!(DeviceOom), RADV),
+    row("*VK_ERROR_OUT_OF_DEVICE_MEMORY{d}", say!(DeviceOom), RADV),
+    row(
+        "*Device memory allocation of size {d} failed",
+        say!(DeviceOom),
+        GGML,
+    ),
+    row("*std::bad_alloc{d}", say!(HostOom), GLIBC),
+    row("*Cannot allocate memory{d}", say!(HostOom), ERRNO),
+    row(
+        "*memory allocation of {d} bytes failed",
+        say!(HostOom),
+        ERRNO,
+    ),
+    row("*MemoryError{d}", say!(HostOom), TORCH),
+    row("*failed to mlock{d}", |_| None, GGML),
     // Driver and device presence
-    Row {
-        template: "*hipErrorNoDevice{d}",
-        make: say!(NoDevice),
-        source: HIP,
-    },
-    Row {
-        template: "*no ROCm-capable device is detected{d}",
-        make: say!(NoDevice),
-        source: HIP,
-    },
-    Row {
-        template: "*no CUDA-capable device is detected{d}",
-        make: say!(NoDevice),
-        source: CUDA,
-    },
-    Row {
-        template: "*Unable to open /dev/kfd{d}",
-        make: say!(NoDevice),
-        source: ROCR,
-    },
-    Row {
-        template: "*ROCk module is NOT loaded{d}",
-        make: say!(NoDevice),
-        source: ROCR,
-    },
-    Row {
-        template: "*failed to initialize ROCm: {d}",
-        make: say!(NoDevice),
-        source: GGML,
-    },
-    Row {
-        template: "*No HIP GPUs are available{d}",
-        make: say!(NoDevice),
-        source: TORCH,
-    },
+    row("*hipErrorNoDevice{d}", say!(NoDevice), HIP),
+    row(
+        "*no ROCm-capable device is detected{d}",
+        say!(NoDevice),
+        HIP,
+    ),
+    row(
+        "*no CUDA-capable device is detected{d}",
+        say!(NoDevice),
+        CUDA,
+    ),
+    row("*Unable to open /dev/kfd{d}", say!(NoDevice), ROCR),
+    row("*ROCk module is NOT loaded{d}", say!(NoDevice), ROCR),
+    row("*failed to initialize ROCm: {d}", say!(NoDevice), GGML),
+    row("*No HIP GPUs are available{d}", say!(NoDevice), TORCH),
     // Surroundings
-    Row {
-        template: "*No space left on device{d}",
-        make: say!(DiskFull),
-        source: ERRNO,
-    },
-    Row {
-        template: "*Disk quota exceeded{d}",
-        make: say!(DiskFull),
-        source: ERRNO,
-    },
-    Row {
-        template: "*Host is down{d}",
-        make: say!(HostDown),
-        source: ERRNO,
-    },
-    Row {
-        template: "*Stale file handle{d}",
-        make: say!(HostDown),
-        source: ERRNO,
-    },
-    Row {
-        template: "*Transport endpoint is not connected{d}",
-        make: say!(HostDown),
-        source: ERRNO,
-    },
-    Row {
-        template: "*No route to host{d}",
-        make: say!(HostDown),
-        source: ERRNO,
-    },
-    Row {
-        template: "*read error: {d}",
-        make: say!(ReadError),
-        source: GGML,
-    },
-    Row {
-        template: "*Input/output error{d}",
-        make: say!(ReadError),
-        source: ERRNO,
-    },
-    Row {
-        template: "*[Errno 5]{d}",
-        make: say!(ReadError),
-        source: ERRNO,
-    },
-    Row {
-        template: "*Remote I/O error{d}",
-        make: say!(ReadError),
-        source: ERRNO,
-    },
-    Row {
-        template: "*Bus error{d}",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
-    Row {
-        template: "*error while loading shared libraries: {d}",
-        make: say!(EnvMissing),
-        source: SHELL,
-    },
-    Row {
-        template: "*: command not found{d}",
-        make: say!(EnvMissing),
-        source: SHELL,
-    },
-    Row {
-        template: "*ModuleNotFoundError: {d}",
-        make: say!(EnvMissing),
-        source: TORCH,
-    },
-    Row {
-        template: "*version `{d}' not found",
-        make: say!(EnvMissing),
-        source: SHELL,
-    },
-    Row {
-        template: "*NCCL WARN {d}",
-        make: say!(PeerLost),
-        source: CUDA,
-    },
-    Row {
-        template: "*Watchdog caught collective operation timeout{d}",
-        make: say!(PeerLost),
-        source: TORCH,
-    },
+    row("*No space left on device{d}", say!(DiskFull), ERRNO),
+    row("*Disk quota exceeded{d}", say!(DiskFull), ERRNO),
+    row("*Host is down{d}", say!(HostDown), ERRNO),
+    row("*Stale file handle{d}", say!(HostDown), ERRNO),
+    row(
+        "*Transport endpoint is not connected{d}",
+        say!(HostDown),
+        ERRNO,
+    ),
+    row("*No route to host{d}", say!(HostDown), ERRNO),
+    row("*read error: {d}", say!(ReadError), GGML),
+    row("*Input/output error{d}", say!(ReadError), ERRNO),
+    row("*[Errno 5]{d}", say!(ReadError), ERRNO),
+    row("*Remote I/O error{d}", say!(ReadError), ERRNO),
+    row("*Bus error{d}", say!(CrashEcho), SHELL),
+    row(
+        "*error while loading shared libraries: {d}",
+        say!(EnvMissing),
+        SHELL,
+    ),
+    row("*: command not found{d}", say!(EnvMissing), SHELL),
+    row("*ModuleNotFoundError: {d}", say!(EnvMissing), TORCH),
+    row("*version `{d}' not found", say!(EnvMissing), SHELL),
+    row("*NCCL WARN {d}", say!(PeerLost), CUDA),
+    row(
+        "*Watchdog caught collective operation timeout{d}",
+        say!(PeerLost),
+        TORCH,
+    ),
     // Input files
-    Row {
-        template: "*invalid magic characters{d}",
-        make: say!(BadInput),
-        source: GGML,
-    },
-    Row {
-        template: "*tensor data is not within the file bounds{d}",
-        make: say!(BadInput),
-        source: GGML,
-    },
-    Row {
-        template: "*unknown model architecture: {d}",
-        make: say!(BadInput),
-        source: GGML,
-    },
-    Row {
-        template: "*file is corrupted or incomplete{d}",
-        make: say!(BadInput),
-        source: GGML,
-    },
+    row("*invalid magic characters{d}", say!(BadInput), GGML),
+    row(
+        "*tensor data is not within the file bounds{d}",
+        say!(BadInput),
+        GGML,
+    ),
+    row("*unknown model architecture: {d}", say!(BadInput), GGML),
+    row("*file is corrupted or incomplete{d}", say!(BadInput), GGML),
     // The host program gives up
-    Row {
-        template: "*double free or corruption{d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*free(): invalid {d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*free(): double free{d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*malloc(): {d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*corrupted size vs. prev_size{d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*corrupted double-linked list{d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*munmap_chunk(): invalid pointer{d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*realloc(): invalid {d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*stack smashing detected{d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*AddressSanitizer: {d}",
-        make: say!(HeapCorrupt),
-        source: GLIBC,
-    },
-    Row {
-        template: "*GGML_ASSERT({d}",
-        make: say!(HostAssert),
-        source: GGML,
-    },
-    Row {
-        template: "*Assertion `{d}' failed",
-        make: say!(HostAssert),
-        source: GLIBC,
-    },
-    Row {
-        template: "*thread '{d}' panicked at",
-        make: say!(HostAssert),
-        source: SHELL,
-    },
-    Row {
-        template: "*thread '{d}' (",
-        make: |_| None,
-        source: SHELL,
-    },
-    Row {
-        template: "*terminate called{d}",
-        make: say!(Terminate),
-        source: GLIBC,
-    },
-    Row {
-        template: "*engine-fatal: {d}",
-        make: say!(EngineFatal),
-        source: ENGINE,
-    },
-    Row {
-        template: "*Traceback (most recent call last){d}",
-        make: say!(Traceback),
-        source: TORCH,
-    },
-    Row {
-        template: "*stream.query() still False after {d}",
-        make: say!(WaitedInVain),
-        source: TORCH,
-    },
+    row("*double free or corruption{d}", say!(HeapCorrupt), GLIBC),
+    row("*free(): invalid {d}", say!(HeapCorrupt), GLIBC),
+    row("*free(): double free{d}", say!(HeapCorrupt), GLIBC),
+    row("*malloc(): {d}", say!(HeapCorrupt), GLIBC),
+    row("*corrupted size vs. prev_size{d}", say!(HeapCorrupt), GLIBC),
+    row("*corrupted double-linked list{d}", say!(HeapCorrupt), GLIBC),
+    row(
+        "*munmap_chunk(): invalid pointer{d}",
+        say!(HeapCorrupt),
+        GLIBC,
+    ),
+    row("*realloc(): invalid {d}", say!(HeapCorrupt), GLIBC),
+    row("*stack smashing detected{d}", say!(HeapCorrupt), GLIBC),
+    row("*AddressSanitizer: {d}", say!(HeapCorrupt), GLIBC),
+    row("*GGML_ASSERT({d}", say!(HostAssert), GGML),
+    row("*Assertion `{d}' failed", say!(HostAssert), GLIBC),
+    row("*thread '{d}' panicked at", say!(HostAssert), SHELL),
+    row("*thread '{d}' (", |_| None, SHELL),
+    row("*terminate called{d}", say!(Terminate), GLIBC),
+    row("*engine-fatal: {d}", say!(EngineFatal), ENGINE),
+    row(
+        "*Traceback (most recent call last){d}",
+        say!(Traceback),
+        TORCH,
+    ),
+    row(
+        "*stream.query() still False after {d}",
+        say!(WaitedInVain),
+        TORCH,
+    ),
     // Echoes
-    Row {
-        template: "*Segmentation fault{d}",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
-    Row {
-        template: "*Illegal instruction{d}",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
-    Row {
-        template: "*Floating point exception{d}",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
-    Row {
-        template: "Aborted{d}",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
-    Row {
-        template: "*Aborted (core dumped){d}",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
-    Row {
-        template: "Killed{d}",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
-    Row {
-        template: "*dumped core",
-        make: say!(CrashEcho),
-        source: SHELL,
-    },
+    row("*Segmentation fault{d}", say!(CrashEcho), SHELL),
+    row("*Illegal instruction{d}", say!(CrashEcho), SHELL),
+    row("*Floating point exception{d}", say!(CrashEcho), SHELL),
+    row("Aborted{d}", say!(CrashEcho), SHELL),
+    row("*Aborted (core dumped){d}", say!(CrashEcho), SHELL),
+    row("Killed{d}", say!(CrashEcho), SHELL),
+    row("*dumped core", say!(CrashEcho), SHELL),
 ];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Scheduler, ring and reset lines of amdgpu and amdkfd.
 
-use super::Row;
 use super::sources::{GFX1103_MES, JOB, KFD_INT, MES, PSP, RESET, SMU};
+use super::{Row, row};
 use crate::triage::finding::{Finding, ResetStep};
 use crate::triage::pattern::Caps;
 
@@ -92,270 +92,126 @@ fn sq(c: &Caps<'_>) -> Option<Finding> {
 
 /// Rows that can be a cause.
 pub const ROWS: &[Row] = &[
-    Row {
-        template: "MES failed to respond to msg={msg}",
-        make: mes,
-        source: MES,
-    },
-    Row {
-        template: "MES({pipe}) failed to respond to msg={msg}",
-        make: mes,
-        source: MES,
-    },
-    Row {
-        template: "MES({pipe}) failed to response msg={msg}",
-        make: mes,
-        source: MES,
-    },
-    Row {
-        template: "MES failed to response msg={msg}",
-        make: mes,
-        source: MES,
-    },
-    Row {
-        template: "MES ring buffer is full",
-        make: mes_unnamed,
-        source: MES,
-    },
-    Row {
-        template: "failed to remove hardware queue from MES, doorbell={d}",
-        make: mes_unnamed,
-        source: MES,
-    },
-    Row {
-        template: "failed to add hardware queue to MES, doorbell={d}",
-        make: mes_unnamed,
-        source: MES,
-    },
-    Row {
-        template: "MES might be in unrecoverable state, issue a GPU reset",
-        make: mes_unnamed,
-        source: GFX1103_MES,
-    },
-    Row {
-        template: "qcm fence wait loop timeout expired",
-        make: hws,
-        source: MES,
-    },
-    Row {
-        template: "The cp might be in an unrecoverable state",
-        make: hws,
-        source: MES,
-    },
-    Row {
-        template: "Queue preemption failed for queue with doorbell_id: {d}",
-        make: hws,
-        source: MES,
-    },
-    Row {
-        template: "HIQ MQD's queue_doorbell_id0 is not 0, Queue preemption time out",
-        make: hws,
-        source: MES,
-    },
-    Row {
-        template: "HIQ MQD's queue_doorbell_id{x}Queue preemption time out",
-        make: hws,
-        source: MES,
-    },
-    Row {
-        template: "ring {ring} timeout, but soft recovered",
-        make: ring_soft,
-        source: JOB,
-    },
-    Row {
-        template: "ring {ring} timeout, signaled seq={s}",
-        make: ring,
-        source: JOB,
-    },
-    Row {
-        template: "ring {ring} timeout, last signaled seq={s}",
-        make: ring,
-        source: JOB,
-    },
-    Row {
-        template: "GPU reset begin!. Source: {n}",
-        make: reset_begin,
-        source: RESET,
-    },
-    Row {
-        template: "GPU reset begin!",
-        make: reset_begin,
-        source: RESET,
-    },
-    Row {
-        template: "GPU recovery disabled.",
-        make: |_| Some(Finding::GpuReset(ResetStep::Disabled)),
-        source: RESET,
-    },
-    Row {
-        template: "GPU reset succeeded, trying to resume",
-        make: |_| {
+    row("MES failed to respond to msg={msg}", mes, MES),
+    row("MES({pipe}) failed to respond to msg={msg}", mes, MES),
+    row("MES({pipe}) failed to response msg={msg}", mes, MES),
+    row("MES failed to response msg={msg}", mes, MES),
+    row("MES ring buffer is full", mes_unnamed, MES),
+    row(
+        "failed to remove hardware queue from MES, doorbell={d}",
+        mes_unnamed,
+        MES,
+    ),
+    row(
+        "failed to add hardware queue to MES, doorbell={d}",
+        mes_unnamed,
+        MES,
+    ),
+    row(
+        "MES might be in unrecoverable state, issue a GPU reset",
+        mes_unnamed,
+        GFX1103_MES,
+    ),
+    row("qcm fence wait loop timeout expired", hws, MES),
+    row("The cp might be in an unrecoverable state", hws, MES),
+    row(
+        "Queue preemption failed for queue with doorbell_id: {d}",
+        hws,
+        MES,
+    ),
+    row(
+        "HIQ MQD's queue_doorbell_id0 is not 0, Queue preemption time out",
+        hws,
+        MES,
+    ),
+    row(
+        "HIQ MQD's queue_doorbell_id{x}Queue preemption time out",
+        hws,
+        MES,
+    ),
+    row("ring {ring} timeout, but soft recovered", ring_soft, JOB),
+    row("ring {ring} timeout, signaled seq={s}", ring, JOB),
+    row("ring {ring} timeout, last signaled seq={s}", ring, JOB),
+    row("GPU reset begin!. Source: {n}", reset_begin, RESET),
+    row("GPU reset begin!", reset_begin, RESET),
+    row(
+        "GPU recovery disabled.",
+        |_| Some(Finding::GpuReset(ResetStep::Disabled)),
+        RESET,
+    ),
+    row(
+        "GPU reset succeeded, trying to resume",
+        |_| {
             Some(Finding::Boilerplate {
                 what: "the reset itself worked; resume follows",
             })
         },
-        source: RESET,
-    },
-    Row {
-        template: "GPU reset({n}) succeeded!",
-        make: reset_ok,
-        source: RESET,
-    },
-    Row {
-        template: "GPU reset({n}) failed",
-        make: reset_failed,
-        source: RESET,
-    },
-    Row {
-        template: "GPU reset end with ret = {code}",
-        make: reset_failed,
-        source: RESET,
-    },
-    Row {
-        template: "GPU Recovery Failed: {code}",
-        make: reset_failed,
-        source: RESET,
-    },
-    Row {
-        template: "ASIC reset failed with error, {code}",
-        make: reset_failed,
-        source: RESET,
-    },
-    Row {
-        template: "device wedged, but recovered through reset",
-        make: reset_ok,
-        source: RESET,
-    },
-    Row {
-        template: "device wedged, needs recovery",
-        make: reset_failed,
-        source: RESET,
-    },
-    Row {
-        template: "MODE{m} reset",
-        make: reset_method,
-        source: RESET,
-    },
-    Row {
-        template: "BACO reset",
-        make: reset_method,
-        source: RESET,
-    },
-    Row {
-        template: "Fatal error during GPU init",
-        make: init_failed,
-        source: RESET,
-    },
-    Row {
-        template: "amdgpu_device_ip_init failed",
-        make: init_failed,
-        source: RESET,
-    },
-    Row {
-        template: "hw_init of IP block <{what}> failed {code}",
-        make: init_failed,
-        source: RESET,
-    },
-    Row {
-        template: "ring {what} test failed ({code})",
-        make: init_failed,
-        source: RESET,
-    },
-    Row {
-        template: "resume of IP block <{what}> failed {code}",
-        make: reset_failed,
-        source: PSP,
-    },
-    Row {
-        template: "PSP load tmr failed!",
-        make: reset_failed,
-        source: PSP,
-    },
-    Row {
-        template: "PSP load sys drv failed!",
-        make: reset_failed,
-        source: PSP,
-    },
-    Row {
-        template: "PSP load {what} failed!",
-        make: reset_failed,
-        source: PSP,
-    },
-    Row {
-        template: "PSP resume failed",
-        make: reset_failed,
-        source: PSP,
-    },
-    Row {
-        template: "PSP firmware loading failed",
-        make: init_failed,
-        source: PSP,
-    },
-    Row {
-        template: "SMU: I'm not done with your previous command{rest}",
-        make: smu,
-        source: SMU,
-    },
-    Row {
-        template: "SMU: response:{code} for index:{rest}",
-        make: smu_follow,
-        source: SMU,
-    },
-    Row {
-        template: "SMU: No response msg_reg: {rest}",
-        make: smu,
-        source: SMU,
-    },
-    Row {
-        template: "Msg issuing pre-check failed{rest}SMU may be not in the right state{x}",
-        make: smu,
-        source: SMU,
-    },
-    Row {
-        template: "Msg issuing pre-check failed(0x{code}) and SMU may be not in the right state!",
-        make: smu,
-        source: SMU,
-    },
-    Row {
-        template: "Failed to disable gfxoff!",
-        make: smu_follow,
-        source: SMU,
-    },
-    Row {
-        template: "Failed to enable gfxoff!",
-        make: smu_follow,
-        source: SMU,
-    },
-    Row {
-        template: "Failed to export SMU metrics table!",
-        make: smu_follow,
-        source: SMU,
-    },
-    Row {
-        template: "Failed to get current clock freq!",
-        make: smu_follow,
-        source: SMU,
-    },
-    Row {
-        template: "SMU is not ready",
-        make: smu_follow,
-        source: SMU,
-    },
-    Row {
-        template: "sq_intr: error, {a} type {type}, {b} priv {priv},{rest}",
-        make: sq,
-        source: KFD_INT,
-    },
-    Row {
-        template: "sq_intr: error, {a} priv {priv}, {b} err_type {type}",
-        make: sq,
-        source: KFD_INT,
-    },
-    Row {
-        template: "sq_intr: error, {a} err_type {type}",
-        make: sq,
-        source: KFD_INT,
-    },
+        RESET,
+    ),
+    row("GPU reset({n}) succeeded!", reset_ok, RESET),
+    row("GPU reset({n}) failed", reset_failed, RESET),
+    row("GPU reset end with ret = {code}", reset_failed, RESET),
+    row("GPU Recovery Failed: {code}", reset_failed, RESET),
+    row("ASIC reset failed with error, {code}", reset_failed, RESET),
+    row(
+        "device wedged, but recovered through reset",
+        reset_ok,
+        RESET,
+    ),
+    row("device wedged, needs recovery", reset_failed, RESET),
+    row("MODE{m} reset", reset_method, RESET),
+    row("BACO reset", reset_method, RESET),
+    row("Fatal error during GPU init", init_failed, RESET),
+    row("amdgpu_device_ip_init failed", init_failed, RESET),
+    row(
+        "hw_init of IP block <{what}> failed {code}",
+        init_failed,
+        RESET,
+    ),
+    row("ring {what} test failed ({code})", init_failed, RESET),
+    row(
+        "resume of IP block <{what}> failed {code}",
+        reset_failed,
+        PSP,
+    ),
+    row("PSP load tmr failed!", reset_failed, PSP),
+    row("PSP load sys drv failed!", reset_failed, PSP),
+    row("PSP load {what} failed!", reset_failed, PSP),
+    row("PSP resume failed", reset_failed, PSP),
+    row("PSP firmware loading failed", init_failed, PSP),
+    row(
+        "SMU: I'm not done with your previous command{rest}",
+        smu,
+        SMU,
+    ),
+    row("SMU: response:{code} for index:{rest}", smu_follow, SMU),
+    row("SMU: No response msg_reg: {rest}", smu, SMU),
+    row(
+        "Msg issuing pre-check failed{rest}SMU may be not in the right state{x}",
+        smu,
+        SMU,
+    ),
+    row(
+        "Msg issuing pre-check failed(0x{code}) and SMU may be not in the right state!",
+        smu,
+        SMU,
+    ),
+    row("Failed to disable gfxoff!", smu_follow, SMU),
+    row("Failed to enable gfxoff!", smu_follow, SMU),
+    row("Failed to export SMU metrics table!", smu_follow, SMU),
+    row("Failed to get current clock freq!", smu_follow, SMU),
+    row("SMU is not ready", smu_follow, SMU),
+    row(
+        "sq_intr: error, {a} type {type}, {b} priv {priv},{rest}",
+        sq,
+        KFD_INT,
+    ),
+    row(
+        "sq_intr: error, {a} priv {priv}, {b} err_type {type}",
+        sq,
+        KFD_INT,
+    ),
+    row("sq_intr: error, {a} err_type {type}", sq, KFD_INT),
 ];
 
 macro_rules! boilerplate {
@@ -391,6 +247,12 @@ pub const BOILERPLATE: &[Row] = boilerplate![
     "VPE queue reset failed" => "printed while a hung chip is stopped",
     "Failed to initialize parser -125" => "a graphics client lost its context in the reset",
     "Failed to initialize parser" => "a graphics client lost its context in the reset",
+    "failed to reg_write_reg_wait" => "follows from the scheduler's silence",
+    "failed to write reg {x}" => "follows from the scheduler's silence",
+    "failed to suspend gangs from MES" => "follows from the scheduler's silence",
+    "failed to resume gangs from MES" => "follows from the scheduler's silence",
+    "failed to suspend all gangs" => "follows from the scheduler's silence",
+    "failed to inv tlbs" => "follows from the scheduler's silence",
     "GECC is disabled" => "printed at every resume",
     "Freeing queue vital buffer" => "an evicted queue's buffer was freed",
     "IP block:{b} is hung" => "state dump before a reset",

@@ -1,7 +1,7 @@
 //! The surroundings: network shares, disks, file systems, network cards.
 
-use super::Row;
 use super::sources::{BLOCK, CIFS, NETDEV as NETDEV_SRC, NFS};
+use super::{Row, row};
 use crate::triage::finding::Finding;
 use crate::triage::pattern::Caps;
 
@@ -25,337 +25,181 @@ fn net(_: &Caps<'_>) -> Option<Finding> {
 
 /// SMB lines, after `CIFS: ` (with `VFS: `) or in the old spelling `CIFS VFS: `.
 const SMB: &[Row] = &[
-    Row {
-        template: "VFS: {x}has not responded in {n} seconds. Reconnecting",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}sends on sock {s} stuck for {n} seconds",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}Error -{n} sending data on socket to server",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}Send error in {op} = -{n}",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}cifs_mount failed w/return code = -{n}",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}Error connecting to socket. Aborting operation",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}No writable handle",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}cifs_reconnect_tcon: reconnect timed out",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}Unexpected lookup error -{n}",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}server overflowed SMB3 credits",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}BAD_NETWORK_NAME: {s}",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "VFS: {x}sends failed",
-        make: lost,
-        source: CIFS,
-    },
+    row(
+        "VFS: {x}has not responded in {n} seconds. Reconnecting",
+        lost,
+        CIFS,
+    ),
+    row(
+        "VFS: {x}sends on sock {s} stuck for {n} seconds",
+        lost,
+        CIFS,
+    ),
+    row(
+        "VFS: {x}Error -{n} sending data on socket to server",
+        lost,
+        CIFS,
+    ),
+    row("VFS: {x}Send error in {op} = -{n}", lost, CIFS),
+    row("VFS: {x}cifs_mount failed w/return code = -{n}", lost, CIFS),
+    row(
+        "VFS: {x}Error connecting to socket. Aborting operation",
+        lost,
+        CIFS,
+    ),
+    row("VFS: {x}No writable handle", lost, CIFS),
+    row(
+        "VFS: {x}cifs_reconnect_tcon: reconnect timed out",
+        lost,
+        CIFS,
+    ),
+    row("VFS: {x}Unexpected lookup error -{n}", lost, CIFS),
+    row("VFS: {x}server overflowed SMB3 credits", lost, CIFS),
+    row("VFS: {x}BAD_NETWORK_NAME: {s}", lost, CIFS),
+    row("VFS: {x}sends failed", lost, CIFS),
 ];
 
 /// NFS lines, after `nfs: ` or `NFS: `.
 const NFS_ROWS: &[Row] = &[
-    Row {
-        template: "server {s} not responding, still trying",
-        make: lost,
-        source: NFS,
-    },
-    Row {
-        template: "server {s} not responding, timed out",
-        make: lost,
-        source: NFS,
-    },
-    Row {
-        template: "server {s} OK",
-        make: back,
-        source: NFS,
-    },
-    Row {
-        template: "state manager: {x} failed on NFSv4 server {s} with error {n}",
-        make: lost,
-        source: NFS,
-    },
-    Row {
-        template: "nfs4_reclaim_open_state: {x}",
-        make: lost,
-        source: NFS,
-    },
+    row("server {s} not responding, still trying", lost, NFS),
+    row("server {s} not responding, timed out", lost, NFS),
+    row("server {s} OK", back, NFS),
+    row(
+        "state manager: {x} failed on NFSv4 server {s} with error {n}",
+        lost,
+        NFS,
+    ),
+    row("nfs4_reclaim_open_state: {x}", lost, NFS),
 ];
 
 /// Disk lines of block drivers and file systems; the file system's own tag is `EXT4-fs`, `XFS`, `BTRFS`.
 const DISK: &[Row] = &[
-    Row {
-        template: "Removing after probe failure status: {what}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "Device not ready; aborting {what}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "controller is down; will reset: {what}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "Disabling device after reset failure: {what}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "I/O {n} QID {q} timeout, {what}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "I/O {n} ({x}) QID {q} timeout, {what}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "I/O tag {n} ({x}) QID {q} timeout, {what}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "detected capacity change from {a} to 0",
-        make: |_| {
+    row("Removing after probe failure status: {what}", disk, BLOCK),
+    row("Device not ready; aborting {what}", disk, BLOCK),
+    row("controller is down; will reset: {what}", disk, BLOCK),
+    row("Disabling device after reset failure: {what}", disk, BLOCK),
+    row("I/O {n} QID {q} timeout, {what}", disk, BLOCK),
+    row("I/O {n} ({x}) QID {q} timeout, {what}", disk, BLOCK),
+    row("I/O tag {n} ({x}) QID {q} timeout, {what}", disk, BLOCK),
+    row(
+        "detected capacity change from {a} to 0",
+        |_| {
             Some(Finding::StorageLost {
                 what: "capacity fell to 0".to_owned(),
             })
         },
-        source: BLOCK,
-    },
-    Row {
-        template: "rejecting I/O to {what} device",
-        make: disk,
-        source: BLOCK,
-    },
+        BLOCK,
+    ),
+    row("rejecting I/O to {what} device", disk, BLOCK),
 ];
 
 const BLK: &[Row] = &[
-    Row {
-        template: "I/O error, dev {what}, sector {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "critical medium error, dev {what}, sector {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "critical target error, dev {what}, sector {rest}",
-        make: disk,
-        source: BLOCK,
-    },
+    row("I/O error, dev {what}, sector {rest}", disk, BLOCK),
+    row(
+        "critical medium error, dev {what}, sector {rest}",
+        disk,
+        BLOCK,
+    ),
+    row(
+        "critical target error, dev {what}, sector {rest}",
+        disk,
+        BLOCK,
+    ),
 ];
 
 const FILESYSTEM: &[Row] = &[
-    Row {
-        template: "error (device {what}): {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "({what}): Remounting filesystem read-only",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "({what}): metadata I/O error {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "({what}): log I/O error {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "({what}): Filesystem has been shut down {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "({what}): I/O Error Detected. Shutting down filesystem",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "error (device {what}) in {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "lost page write due to I/O error on {what}",
-        make: disk,
-        source: BLOCK,
-    },
+    row("error (device {what}): {rest}", disk, BLOCK),
+    row("({what}): Remounting filesystem read-only", disk, BLOCK),
+    row("({what}): metadata I/O error {rest}", disk, BLOCK),
+    row("({what}): log I/O error {rest}", disk, BLOCK),
+    row(
+        "({what}): Filesystem has been shut down {rest}",
+        disk,
+        BLOCK,
+    ),
+    row(
+        "({what}): I/O Error Detected. Shutting down filesystem",
+        disk,
+        BLOCK,
+    ),
+    row("error (device {what}) in {rest}", disk, BLOCK),
+    row("lost page write due to I/O error on {what}", disk, BLOCK),
 ];
 
 /// Network queue watchdog; matched after driver and interface.
 pub const NETDEV: &[Row] = &[
-    Row {
-        template: "NETDEV WATCHDOG: {x}transmit queue {q} timed out{rest}",
-        make: net,
-        source: NETDEV_SRC,
-    },
-    Row {
-        template: "Detected Hardware Unit Hang",
-        make: net,
-        source: NETDEV_SRC,
-    },
-    Row {
-        template: "Detected Tx Unit Hang",
-        make: net,
-        source: NETDEV_SRC,
-    },
+    row(
+        "NETDEV WATCHDOG: {x}transmit queue {q} timed out{rest}",
+        net,
+        NETDEV_SRC,
+    ),
+    row("Detected Hardware Unit Hang", net, NETDEV_SRC),
+    row("Detected Tx Unit Hang", net, NETDEV_SRC),
 ];
 
 /// Lines without a tag.
 pub const UNTAGGED: &[Row] = &[
-    Row {
-        template: "CIFS VFS: {x}has not responded in {n} seconds",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "CIFS VFS: Server {x} has not responded in {n} seconds",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "CIFS VFS: {x}Send error in {op} = -{n}",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "CIFS VFS: {x}Error -{n} sending data on socket to server",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "CIFS VFS: {x}cifs_mount failed w/return code = -{n}",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "CIFS VFS: {x}sends on sock {s} stuck for {n} seconds",
-        make: lost,
-        source: CIFS,
-    },
-    Row {
-        template: "sd {addr}: {x}rejecting I/O to {what} device",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "sd {addr}: [{what}] {x}Result: hostbyte=DID_NO_CONNECT{rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "Buffer I/O error on dev {what}, {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "I/O error, dev {what}, sector {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "critical medium error, dev {what}, sector {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "EXT4-fs error (device {what}): {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "EXT4-fs error (device {what}) in {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "EXT4-fs ({what}): Remounting filesystem read-only",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "EXT4-fs warning (device {what}): {x}I/O error{rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "XFS ({what}): {x}I/O error {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "XFS ({what}): {x}Shutting down filesystem",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "XFS ({what}): Filesystem has been shut down {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "BTRFS error (device {what}): {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "BTRFS critical (device {what}): {rest}",
-        make: disk,
-        source: BLOCK,
-    },
-    Row {
-        template: "NETDEV WATCHDOG: {x}transmit queue {q} timed out{rest}",
-        make: net,
-        source: NETDEV_SRC,
-    },
+    row("CIFS VFS: {x}has not responded in {n} seconds", lost, CIFS),
+    row(
+        "CIFS VFS: Server {x} has not responded in {n} seconds",
+        lost,
+        CIFS,
+    ),
+    row("CIFS VFS: {x}Send error in {op} = -{n}", lost, CIFS),
+    row(
+        "CIFS VFS: {x}Error -{n} sending data on socket to server",
+        lost,
+        CIFS,
+    ),
+    row(
+        "CIFS VFS: {x}cifs_mount failed w/return code = -{n}",
+        lost,
+        CIFS,
+    ),
+    row(
+        "CIFS VFS: {x}sends on sock {s} stuck for {n} seconds",
+        lost,
+        CIFS,
+    ),
+    row("sd {addr}: {x}rejecting I/O to {what} device", disk, BLOCK),
+    row(
+        "sd {addr}: [{what}] {x}Result: hostbyte=DID_NO_CONNECT{rest}",
+        disk,
+        BLOCK,
+    ),
+    row("Buffer I/O error on dev {what}, {rest}", disk, BLOCK),
+    row("I/O error, dev {what}, sector {rest}", disk, BLOCK),
+    row(
+        "critical medium error, dev {what}, sector {rest}",
+        disk,
+        BLOCK,
+    ),
+    row("EXT4-fs error (device {what}): {rest}", disk, BLOCK),
+    row("EXT4-fs error (device {what}) in {rest}", disk, BLOCK),
+    row(
+        "EXT4-fs ({what}): Remounting filesystem read-only",
+        disk,
+        BLOCK,
+    ),
+    row(
+        "EXT4-fs warning (device {what}): {x}I/O error{rest}",
+        disk,
+        BLOCK,
+    ),
+    row("XFS ({what}): {x}I/O error {rest}", disk, BLOCK),
+    row("XFS ({what}): {x}Shutting down filesystem", disk, BLOCK),
+    row(
+        "XFS ({what}): Filesystem has been shut down {rest}",
+        disk,
+        BLOCK,
+    ),
+    row("BTRFS error (device {what}): {rest}", disk, BLOCK),
+    row("BTRFS critical (device {what}): {rest}", disk, BLOCK),
+    row(
+        "NETDEV WATCHDOG: {x}transmit queue {q} timed out{rest}",
+        net,
+        NETDEV_SRC,
+    ),
 ];
 
 /// The table for a driver tag.

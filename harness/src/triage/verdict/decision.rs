@@ -5,6 +5,7 @@ use legwork_reports::model::{Class, Confidence, StackGate};
 use crate::triage::context::{Context, Ending};
 use crate::triage::facts::Facts;
 use crate::triage::finding::{Event, Finding, Origin, Word};
+use crate::triage::pci::Pci;
 use crate::triage::scope::{Owner, Place, Scope};
 use crate::triage::settle::Settle;
 
@@ -26,6 +27,8 @@ pub struct Evidence<'a> {
     pub hidden_crash: bool,
     /// Whether a kernel log was read.
     pub has_kernel_log: bool,
+    /// Devices that drivers other than a GPU's speak for.
+    pub others: &'a [Pci],
 }
 
 impl Evidence<'_> {

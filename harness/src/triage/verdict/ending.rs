@@ -5,6 +5,7 @@ use legwork_reports::model::{Class, Confidence, TimedOut};
 use super::decision::{Decision, Evidence};
 use crate::triage::finding::Word;
 use crate::triage::settle::Settle;
+use crate::triage::title;
 
 use Class::{Board, Clean, Host, Inconclusive, Infra};
 use Confidence::{High, Low, Medium};
@@ -190,7 +191,8 @@ pub fn capture(ev: &Evidence<'_>) -> Option<Decision> {
     )
 }
 
-fn signal_name(n: i32) -> &'static str {
+/// The name of a signal.
+pub fn signal_name(n: i32) -> &'static str {
     match n {
         1 => "SIGHUP",
         2 => "SIGINT",
@@ -291,7 +293,10 @@ pub fn alone(ev: &Evidence<'_>) -> Decision {
                 )
                 .settle(&[Settle::KnownGood, Settle::KernelLog]);
         }
-        d.title = format!("{} in {base}", signal_name(e.signal.unwrap_or(0)));
+        d.title = title::normalise(&format!(
+            "{kind}: {} in {base}",
+            signal_name(e.signal.unwrap_or(0))
+        ));
         return d;
     }
     match e.signal {
@@ -306,6 +311,16 @@ pub fn alone(ev: &Evidence<'_>) -> Decision {
             fact(Host, "abort-host", Low, "it aborted itself without a word that names the cause".to_owned())
                 .with(said, "the shell's report of the end")
                 .settle(&[Settle::Core, Settle::RuntimeLog])
+        }
+        Some(9 | 15) if ev.ctx.killed_by.is_some() => {
+            let by = ev.ctx.killed_by.clone().unwrap_or_default();
+            fact(
+                Inconclusive,
+                "killed",
+                Medium,
+                format!("the harness ended it ({by}), and nothing in the evidence says more"),
+            )
+            .settle(&[Settle::KernelLog, Settle::Repeat])
         }
         Some(9) => fact(Inconclusive, "killed", Medium, "it was killed by SIGKILL, and no killer is in the evidence: no OOM line, no deadline of the harness".to_owned())
             .or(Host, "oom-kill", "if a user-space killer acted on memory pressure")

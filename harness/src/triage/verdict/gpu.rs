@@ -464,6 +464,15 @@ pub fn collateral(ev: &Evidence<'_>, inc: &Incident) -> Decision {
         if told.is_some() && inc.reset { High } else { Medium },
         format!("the event is {who}'s; its reset tore down every queue on the GPU, the attempt's included"),
     )
+    .with(
+        inc.members.iter().copied().find(|&m| {
+            matches!(
+                ev.events[m].finding,
+                Finding::GpuReset(ResetStep::Begin { .. } | ResetStep::Disabled)
+            )
+        }),
+        "the reset that took the attempt's queues",
+    )
     .with(told, "the program was told of the reset, not of a fault of its own")
     .settle(&[Settle::QuietGpu])
 }

@@ -72,6 +72,22 @@ fn recovered(ev: &Evidence<'_>, i: usize, e: &Event) -> bool {
     })
 }
 
+/// Whether a reset of the same device is under way.
+fn in_reset(ev: &Evidence<'_>, i: usize) -> bool {
+    let device = ev.events[i].device;
+    ev.kernel()
+        .filter(|(k, e, _)| {
+            *k < i && (e.device.is_none() || device.is_none() || e.device == device)
+        })
+        .filter_map(|(_, e, _)| match &e.finding {
+            Finding::GpuReset(ResetStep::Begin { .. }) => Some(true),
+            Finding::GpuReset(ResetStep::Succeeded | ResetStep::Failed(_)) => Some(false),
+            _ => None,
+        })
+        .last()
+        .unwrap_or(false)
+}
+
 fn one(ev: &Evidence<'_>, i: usize, e: &Event) -> Option<Decision> {
     use Class::Board;
     use Confidence::{High, Low, Medium};
@@ -160,7 +176,10 @@ fn one(ev: &Evidence<'_>, i: usize, e: &Event) -> Option<Decision> {
                 Some(d) => ev.scope.on_our_gpu(Some(d)) || e.driver == "pcieport",
                 None => may_be_gpu_path(&e.driver),
             };
-            if !ours || ev.ending.success() && *severity == Severity::NonFatal {
+            let other_device = origin
+                .or(e.device)
+                .is_some_and(|d| ev.others.iter().any(|o| o.same_device(d)));
+            if !ours || other_device || ev.ending.success() && *severity == Severity::NonFatal {
                 return None;
             }
             by(
@@ -183,6 +202,8 @@ fn one(ev: &Evidence<'_>, i: usize, e: &Event) -> Option<Decision> {
                 format!("Xid {code}: {name}"),
             ))
         }
+        // Ring tests that fail while a hung chip is being stopped belong to the reset, however it ends.
+        Finding::GpuInitFailed { .. } if in_reset(ev, i) => None,
         Finding::GpuInitFailed { .. } if !recovered(ev, i, e) => {
             by("gpu-init-failed", High, "the GPU could not be initialised")
         }

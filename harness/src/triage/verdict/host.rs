@@ -134,10 +134,11 @@ fn cpu_fault(ev: &Evidence<'_>, i: usize, e: &Event, owner: Owner) -> Option<(us
         ));
     }
     // The same instruction trapping in unrelated programs points at RAM or CPU.
-    let unrelated = ev
+    let same: Vec<(usize, &str)> = ev
         .events
         .iter()
-        .filter(|o| match (&o.finding, ip) {
+        .enumerate()
+        .filter_map(|(k, o)| match (&o.finding, ip) {
             (
                 Finding::CpuFault {
                     ip: Some(b),
@@ -146,24 +147,29 @@ fn cpu_fault(ev: &Evidence<'_>, i: usize, e: &Event, owner: Owner) -> Option<(us
                     ..
                 },
                 Some(a),
-            ) => a == b && m == module && p.comm != process.comm,
-            _ => false,
+            ) if a == b && m == module && p.comm != process.comm => Some((k, p.comm.as_str())),
+            _ => None,
         })
-        .map(|o| {
-            o.finding
-                .process()
-                .map(|p| p.comm.clone())
-                .unwrap_or_default()
-        })
-        .collect::<std::collections::BTreeSet<_>>();
-    if unrelated.len() >= 2 {
-        return Some((
+        .collect();
+    let programs: std::collections::BTreeSet<&str> = same.iter().map(|s| s.1).collect();
+    if programs.len() >= 2 {
+        let mut d = Decision::by(
             i,
-            Decision::by(i, Inconclusive, "segv-host", Medium, format!("{what} in {place}, at the same place as in {} unrelated programs: suspect RAM or CPU", unrelated.len()))
-                .or(Board, "segv-host", "if a memory test fails")
-                .or(Host, "segv-host", "if the programs share a broken library")
-                .settle(&[Settle::OtherBoard, Settle::ColdStart]),
-        ));
+            Inconclusive,
+            "segv-host",
+            Medium,
+            format!(
+                "{what} in {place}, at the same place as in {} unrelated programs: suspect RAM or CPU",
+                programs.len()
+            ),
+        )
+        .or(Board, "segv-host", "if a memory test fails")
+        .or(Host, "segv-host", "if the programs share a broken library")
+        .settle(&[Settle::OtherBoard, Settle::ColdStart]);
+        for (k, comm) in same.iter().take(4) {
+            d = d.with(Some(*k), &format!("{comm} crashed at the same place"));
+        }
+        return Some((i, d));
     }
     let mut d = Decision::by(
         i,

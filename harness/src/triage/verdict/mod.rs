@@ -19,6 +19,7 @@ mod incident;
 mod program;
 
 pub use decision::{Alternate, Decision, Evidence};
+pub(super) use ending::{describe, signal_name};
 
 use legwork_reports::model::{Class, Confidence, Verdict};
 
@@ -87,6 +88,10 @@ fn weigh(
             .is_none_or(|k| k.source.as_deref() != Some("none"));
     let losses = kernel.as_ref().map(|k| k.losses).unwrap_or_default();
     let release = kernel.as_ref().and_then(|k| k.kernel_release.clone());
+    let others = kernel
+        .as_ref()
+        .map(|k| k.others.clone())
+        .unwrap_or_default();
     let mut events = Vec::new();
     let mut dropped = 0;
     for s in [kernel, output].into_iter().flatten() {
@@ -106,6 +111,7 @@ fn weigh(
         ending,
         hidden_crash,
         has_kernel_log,
+        others: &others,
     };
     let incidents = incident::incidents(&ev);
     let mut d = decide(&ev, &incidents);
@@ -272,16 +278,33 @@ fn decide(ev: &Evidence<'_>, incidents: &[Incident]) -> Decision {
 
 /// The first incident that is charged to the attempt or to nobody.
 fn own_incident<'i>(ev: &Evidence<'_>, incidents: &'i [Incident]) -> Option<&'i Incident> {
-    incidents.iter().find(|inc| match inc.owner {
+    let first = incidents.iter().find(|inc| match inc.owner {
         Owner::Ours | Owner::Likely => true,
         Owner::Other => false,
         Owner::Nobody => nobody_counts(ev, inc),
-    })
+    })?;
+    if first.owner != Owner::Nobody || !first.ended {
+        return Some(first);
+    }
+    // A process that still faults after a finished reset did not live through it: that reset was before its time.
+    let own = incidents.iter().find(|inc| {
+        inc.owner <= Owner::Likely
+            && inc.guilty > first.guilty
+            && matches!(
+                ev.events[inc.guilty].finding,
+                Finding::GpuPageFault(_) | Finding::Xid { .. }
+            )
+    });
+    Some(own.unwrap_or(first))
 }
 
 /// Whether an incident that names nobody is the attempt's business.
 fn nobody_counts(ev: &Evidence<'_>, inc: &Incident) -> bool {
     let e = &ev.events[inc.guilty];
+    // A passed attempt is charged with what took the GPU down under it, not with a complaint that passed.
+    if ev.ending.success() && !inc.reset {
+        return false;
+    }
     match &e.finding {
         Finding::GpuPageFault(f) => {
             // Compute VM ids start at 8 (3 on MI200 and MI300); below are graphics clients.

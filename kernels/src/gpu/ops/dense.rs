@@ -3,17 +3,25 @@
 use super::matmul::kernel_name;
 use super::{OnDevice, blocks, f32s, f32s_mut, gpu, i32s, i32s_mut, int};
 use crate::gpu::args;
-use crate::ops::{AddArgs, ArgmaxArgs, Ctx, EmbedArgs, LayerNormArgs, Named, OpError, OpId, RmsNormArgs, SiluMulArgs};
+use crate::ops::{
+    AddArgs, ArgmaxArgs, Ctx, EmbedArgs, LayerNormArgs, Named, OpError, OpId, RmsNormArgs,
+    SiluMulArgs,
+};
 
 pub(super) fn embed_supports(a: &EmbedArgs<'_>) -> Result<(), String> {
-    kernel_name("embed", a.table.ty).map(|_| ()).ok_or_else(|| format!("no kernel for type {}", a.table.ty))
+    kernel_name("embed", a.table.ty)
+        .map(|_| ())
+        .ok_or_else(|| format!("no kernel for type {}", a.table.ty))
 }
 
 pub(super) fn embed(ctx: &mut Ctx<'_>, a: EmbedArgs<'_>) -> Result<(), OpError> {
     let op = OpId::Embed;
     let gpu = gpu(ctx, op)?;
     let kind = gpu.kind();
-    let kernel = kernel_name("embed", a.table.ty).ok_or_else(|| OpError::Shape { op, what: format!("no kernel for type {}", a.table.ty) })?;
+    let kernel = kernel_name("embed", a.table.ty).ok_or_else(|| OpError::Shape {
+        op,
+        what: format!("no kernel for type {}", a.table.ty),
+    })?;
     let dim = a.table.n_in;
     let args = args::EmbedArgs {
         table: a.table.device_address().named(op, "table")?,
@@ -24,14 +32,18 @@ pub(super) fn embed(ctx: &mut Ctx<'_>, a: EmbedArgs<'_>) -> Result<(), OpError> 
         rows: int(op, "rows", a.rows)?,
         dim: int(op, "dim", dim)?,
     };
-    gpu.launch(kernel, [blocks(op, "rows", a.rows)?, 1, 1], 128, &args).on(op, kind)
+    gpu.launch(kernel, [blocks(op, "rows", a.rows)?, 1, 1], 128, &args)
+        .on(op, kind)
 }
 
 pub(super) fn rms_norm(ctx: &mut Ctx<'_>, a: RmsNormArgs<'_>) -> Result<(), OpError> {
     let op = OpId::RmsNorm;
     let gpu = gpu(ctx, op)?;
     let kind = gpu.kind();
-    let used = a.rows.checked_sub(1).map_or(0, |last| last * a.x_stride + a.dim);
+    let used = a
+        .rows
+        .checked_sub(1)
+        .map_or(0, |last| last * a.x_stride + a.dim);
     let args = args::NormArgs {
         x: f32s(op, "x", a.x, used)?,
         w: f32s(op, "weight", a.weight, a.dim)?,
@@ -43,7 +55,8 @@ pub(super) fn rms_norm(ctx: &mut Ctx<'_>, a: RmsNormArgs<'_>) -> Result<(), OpEr
         eps: a.eps,
         pad: 0,
     };
-    gpu.launch("rms_norm", [blocks(op, "rows", a.rows)?, 1, 1], 256, &args).on(op, kind)
+    gpu.launch("rms_norm", [blocks(op, "rows", a.rows)?, 1, 1], 256, &args)
+        .on(op, kind)
 }
 
 pub(super) fn layer_norm(ctx: &mut Ctx<'_>, a: LayerNormArgs<'_>) -> Result<(), OpError> {
@@ -62,7 +75,13 @@ pub(super) fn layer_norm(ctx: &mut Ctx<'_>, a: LayerNormArgs<'_>) -> Result<(), 
         eps: a.eps,
         pad: 0,
     };
-    gpu.launch("layer_norm", [blocks(op, "rows", a.rows)?, 1, 1], 256, &args).on(op, kind)
+    gpu.launch(
+        "layer_norm",
+        [blocks(op, "rows", a.rows)?, 1, 1],
+        256,
+        &args,
+    )
+    .on(op, kind)
 }
 
 pub(super) fn add(ctx: &mut Ctx<'_>, a: AddArgs<'_>) -> Result<(), OpError> {
@@ -77,7 +96,13 @@ pub(super) fn add(ctx: &mut Ctx<'_>, a: AddArgs<'_>) -> Result<(), OpError> {
     };
     let gpu = gpu(ctx, op)?;
     let kind = gpu.kind();
-    gpu.launch("add", [blocks(op, "n", a.n.div_ceil(256))?, 1, 1], 256, &args).on(op, kind)
+    gpu.launch(
+        "add",
+        [blocks(op, "n", a.n.div_ceil(256))?, 1, 1],
+        256,
+        &args,
+    )
+    .on(op, kind)
 }
 
 pub(super) fn silu_mul(ctx: &mut Ctx<'_>, a: SiluMulArgs<'_>) -> Result<(), OpError> {
@@ -92,7 +117,13 @@ pub(super) fn silu_mul(ctx: &mut Ctx<'_>, a: SiluMulArgs<'_>) -> Result<(), OpEr
     };
     let gpu = gpu(ctx, op)?;
     let kind = gpu.kind();
-    gpu.launch("silu_mul", [blocks(op, "n", a.n.div_ceil(256))?, 1, 1], 256, &args).on(op, kind)
+    gpu.launch(
+        "silu_mul",
+        [blocks(op, "n", a.n.div_ceil(256))?, 1, 1],
+        256,
+        &args,
+    )
+    .on(op, kind)
 }
 
 pub(super) fn argmax(ctx: &mut Ctx<'_>, a: ArgmaxArgs<'_>) -> Result<(), OpError> {
@@ -105,5 +136,6 @@ pub(super) fn argmax(ctx: &mut Ctx<'_>, a: ArgmaxArgs<'_>) -> Result<(), OpError
     };
     let gpu = gpu(ctx, op)?;
     let kind = gpu.kind();
-    gpu.launch("argmax", [blocks(op, "rows", a.rows)?, 1, 1], 256, &args).on(op, kind)
+    gpu.launch("argmax", [blocks(op, "rows", a.rows)?, 1, 1], 256, &args)
+        .on(op, kind)
 }

@@ -25,11 +25,21 @@ pub(super) fn cache_rows(ctx: &mut Ctx<'_>, a: CacheRowsArgs<'_>) -> Result<(), 
         n1: 0,
         dtype,
     };
-    gpu.launch("cache_rows", [blocks(op, "rows", a.rows)?, 1, 1], 128, &args).on(op, kind)
+    gpu.launch(
+        "cache_rows",
+        [blocks(op, "rows", a.rows)?, 1, 1],
+        128,
+        &args,
+    )
+    .on(op, kind)
 }
 
 pub(super) fn supports(a: &IndexerArgs<'_>) -> Result<(), String> {
-    if a.dim <= MAX_DIM { Ok(()) } else { Err(format!("indexer heads of {}; at most {MAX_DIM}", a.dim)) }
+    if a.dim <= MAX_DIM {
+        Ok(())
+    } else {
+        Err(format!("indexer heads of {}; at most {MAX_DIM}", a.dim))
+    }
 }
 
 pub(super) fn logits(ctx: &mut Ctx<'_>, a: IndexerArgs<'_>) -> Result<(), OpError> {
@@ -46,7 +56,10 @@ pub(super) fn logits(ctx: &mut Ctx<'_>, a: IndexerArgs<'_>) -> Result<(), OpErro
     // The last row may be shorter than the stride.
     let view = a.out.as_ref();
     let out = f32s(op, "out", view, (a.rows - 1) * a.stride + 1)?;
-    let keys = a.stride.min(view.remaining() - (a.rows - 1) * a.stride).max(if a.rows > 1 { a.stride } else { 0 });
+    let keys = a
+        .stride
+        .min(view.remaining() - (a.rows - 1) * a.stride)
+        .max(if a.rows > 1 { a.stride } else { 0 });
     let (cache, dtype) = cache(op, a.cache, a.dim)?;
     for first in (0..a.rows).step_by(32768) {
         let rows = (a.rows - first).min(32768);
@@ -65,7 +78,17 @@ pub(super) fn logits(ctx: &mut Ctx<'_>, a: IndexerArgs<'_>) -> Result<(), OpErro
             scale: a.scale,
             pad: 0,
         };
-        gpu.launch("indexer_logits", [blocks(op, "keys", keys.div_ceil(KEYS))?, blocks_yz(op, "rows", rows)?, 1], 256, &args).on(op, kind)?;
+        gpu.launch(
+            "indexer_logits",
+            [
+                blocks(op, "keys", keys.div_ceil(KEYS))?,
+                blocks_yz(op, "rows", rows)?,
+                1,
+            ],
+            256,
+            &args,
+        )
+        .on(op, kind)?;
     }
     Ok(())
 }
@@ -87,5 +110,11 @@ pub(super) fn topk(ctx: &mut Ctx<'_>, a: TopkArgs<'_>) -> Result<(), OpError> {
         rows: int(op, "rows", a.rows)?,
         k: int(op, "k", a.k)?,
     };
-    gpu.launch("topk_select", [blocks(op, "rows", a.rows)?, 1, 1], 256, &args).on(op, kind)
+    gpu.launch(
+        "topk_select",
+        [blocks(op, "rows", a.rows)?, 1, 1],
+        256,
+        &args,
+    )
+    .on(op, kind)
 }

@@ -38,7 +38,9 @@ pub(super) fn kernel_name(family: &str, ty: BlockType) -> Option<&'static str> {
 
 /// Whether the products know the type.
 pub(super) fn known(w: &Weight) -> Result<(), String> {
-    kernel_name("mmv1", w.ty).map(|_| ()).ok_or_else(|| format!("{}: no kernel for type {}", w.name, w.ty))
+    kernel_name("mmv1", w.ty)
+        .map(|_| ())
+        .ok_or_else(|| format!("{}: no kernel for type {}", w.name, w.ty))
 }
 
 pub(super) fn supports(a: &MatmulArgs<'_>) -> Result<(), String> {
@@ -65,7 +67,9 @@ pub(super) struct Q8 {
 /// Rounds activation rows to 8 bits.
 pub(super) fn quantize(gpu: &mut Gpu, op: OpId, x: Rows) -> Result<Q8, OpError> {
     let kind = gpu.kind();
-    ensure(op, x.n.is_multiple_of(32), || format!("rows of {} elements are no multiple of 32", x.n))?;
+    ensure(op, x.n.is_multiple_of(32), || {
+        format!("rows of {} elements are no multiple of 32", x.n)
+    })?;
     let units = x.rows * (x.n / 32);
     let q8 = Q8 {
         q: gpu.scratch(Scratch::Q8, units * 32).on(op, kind)?,
@@ -85,7 +89,17 @@ pub(super) fn quantize(gpu: &mut Gpu, op: OpId, x: Rows) -> Result<Q8, OpError> 
             rows: int(op, "rows", rows)?,
             n: int(op, "n", x.n)?,
         };
-        gpu.launch("quantize_q8", [blocks(op, "row", (x.n / 32).div_ceil(4))?, blocks_yz(op, "rows", rows)?, 1], 128, &args).on(op, kind)?;
+        gpu.launch(
+            "quantize_q8",
+            [
+                blocks(op, "row", (x.n / 32).div_ceil(4))?,
+                blocks_yz(op, "rows", rows)?,
+                1,
+            ],
+            128,
+            &args,
+        )
+        .on(op, kind)?;
     }
     Ok(q8)
 }
@@ -111,10 +125,18 @@ pub(super) fn mmv(gpu: &mut Gpu, op: OpId, m: &Mmv<'_>) -> Result<(), OpError> {
     let w = m.weight;
     let columns = if m.shared && m.results > 1 { 4 } else { 1 };
     let family = if columns == 4 { "mmv4" } else { "mmv1" };
-    let kernel = kernel_name(family, w.ty).ok_or_else(|| OpError::Shape { op, what: format!("{}: no kernel for type {}", w.name, w.ty) })?;
+    let kernel = kernel_name(family, w.ty).ok_or_else(|| OpError::Shape {
+        op,
+        what: format!("{}: no kernel for type {}", w.name, w.ty),
+    })?;
     let q8 = m.q8.unwrap_or(Q8 { q: 0, d: 0, s: 0 });
     // y of a grid is short; chunks start where matrices and activation rows begin anew.
-    let unit = m.x_div * if m.ids == 0 && !m.shared { w.n_mat.max(1) } else { 1 };
+    let unit = m.x_div
+        * if m.ids == 0 && !m.shared {
+            w.n_mat.max(1)
+        } else {
+            1
+        };
     let step = unit * (32768 / unit).max(1);
     for first in (0..m.results).step_by(step) {
         let rows = (m.results - first).min(step);
@@ -137,11 +159,19 @@ pub(super) fn mmv(gpu: &mut Gpu, op: OpId, m: &Mmv<'_>) -> Result<(), OpError> {
             rows: int(op, "rows", rows)?,
             n_in: int(op, "n_in", w.n_in)?,
             n_out: int(op, "n_out", w.n_out)?,
-            n_mat: if m.shared { 1 } else { int(op, "matrices", w.n_mat)? },
+            n_mat: if m.shared {
+                1
+            } else {
+                int(op, "matrices", w.n_mat)?
+            },
             x_div: int(op, "rows per activation", m.x_div)?,
             accumulate: i32::from(m.accumulate),
         };
-        let grid = [blocks(op, "n_out", w.n_out.div_ceil(4))?, blocks_yz(op, "rows", rows.div_ceil(columns))?, 1];
+        let grid = [
+            blocks(op, "n_out", w.n_out.div_ceil(4))?,
+            blocks_yz(op, "rows", rows.div_ceil(columns))?,
+            1,
+        ];
         gpu.launch(kernel, grid, 128, &args).on(op, kind)?;
     }
     Ok(())
@@ -167,7 +197,10 @@ pub(super) struct Gemm<'a> {
 pub(super) fn gemm(gpu: &mut Gpu, op: OpId, g: &Gemm<'_>) -> Result<(), OpError> {
     let kind = gpu.kind();
     let w = g.weight;
-    let kernel = kernel_name("gemm", w.ty).ok_or_else(|| OpError::Shape { op, what: format!("{}: no tiled kernel for type {}", w.name, w.ty) })?;
+    let kernel = kernel_name("gemm", w.ty).ok_or_else(|| OpError::Shape {
+        op,
+        what: format!("{}: no tiled kernel for type {}", w.name, w.ty),
+    })?;
     let args = args::GemmArgs {
         w: w.device_address().named(op, "weight")?,
         grid: gpu.grid(w.ty),
@@ -188,31 +221,72 @@ pub(super) fn gemm(gpu: &mut Gpu, op: OpId, g: &Gemm<'_>) -> Result<(), OpError>
         accumulate: i32::from(g.accumulate),
         pad: 0,
     };
-    let grid = [blocks(op, "n_out", w.n_out.div_ceil(64))?, blocks_yz(op, "rows", g.x.rows.div_ceil(TILE))?, blocks_yz(op, "matrices", g.mats)?];
+    let grid = [
+        blocks(op, "n_out", w.n_out.div_ceil(64))?,
+        blocks_yz(op, "rows", g.x.rows.div_ceil(TILE))?,
+        blocks_yz(op, "matrices", g.mats)?,
+    ];
     gpu.launch(kernel, grid, 128, &args).on(op, kind)
 }
 
 pub(super) fn matmul(ctx: &mut Ctx<'_>, a: MatmulArgs<'_>) -> Result<(), OpError> {
     let op = OpId::MatmulQuant;
     let gpu = gpu(ctx, op)?;
-    let Some(n) = a.parts.first().map(|p| p.weight.n_in) else { return Ok(()) };
+    let Some(n) = a.parts.first().map(|p| p.weight.n_in) else {
+        return Ok(());
+    };
     if a.rows == 0 {
         return Ok(());
     }
-    let x = Rows { x: f32s(op, "x", a.x, a.rows * n)?, stride: n, rows: a.rows, n };
+    let x = Rows {
+        x: f32s(op, "x", a.x, a.rows * n)?,
+        stride: n,
+        rows: a.rows,
+        n,
+    };
     let mut q8 = None;
     for part in &a.parts {
         let w = part.weight;
-        ensure(op, w.n_in == n && w.n_mat == 1, || format!("{w:?} among matrices of {n} inputs"))?;
+        ensure(op, w.n_in == n && w.n_mat == 1, || {
+            format!("{w:?} among matrices of {n} inputs")
+        })?;
         let out = f32s_mut(op, "out", &part.out, a.rows * w.n_out)?;
         if a.rows > FEW && kernel_name("gemm", w.ty).is_some() {
-            gemm(gpu, op, &Gemm { weight: w, x, mats: 1, x_z: 0, out, out_stride: w.n_out, out_z: 0, accumulate: part.accumulate })?;
+            gemm(
+                gpu,
+                op,
+                &Gemm {
+                    weight: w,
+                    x,
+                    mats: 1,
+                    x_z: 0,
+                    out,
+                    out_stride: w.n_out,
+                    out_z: 0,
+                    accumulate: part.accumulate,
+                },
+            )?;
             continue;
         }
         if rounds(w.ty) && q8.is_none() {
             q8 = Some(quantize(gpu, op, x)?);
         }
-        mmv(gpu, op, &Mmv { weight: w, x, q8, ids: 0, results: a.rows, x_div: 1, out, out_stride: w.n_out, accumulate: part.accumulate, shared: true })?;
+        mmv(
+            gpu,
+            op,
+            &Mmv {
+                weight: w,
+                x,
+                q8,
+                ids: 0,
+                results: a.rows,
+                x_div: 1,
+                out,
+                out_stride: w.n_out,
+                accumulate: part.accumulate,
+                shared: true,
+            },
+        )?;
     }
     Ok(())
 }

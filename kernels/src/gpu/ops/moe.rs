@@ -13,10 +13,16 @@ const MAX_GROUPS: usize = 64;
 
 pub(super) fn route_supports(a: &MoeRouteArgs<'_>) -> Result<(), String> {
     if a.experts > MAX_EXPERTS || a.groups > MAX_GROUPS {
-        return Err(format!("{} experts in {} groups; at most {MAX_EXPERTS} in {MAX_GROUPS}", a.experts, a.groups));
+        return Err(format!(
+            "{} experts in {} groups; at most {MAX_EXPERTS} in {MAX_GROUPS}",
+            a.experts, a.groups
+        ));
     }
     if a.groups > 1 && (!a.experts.is_multiple_of(a.groups) || a.groups_used == 0) {
-        return Err(format!("{} experts do not divide into {} groups, {} used", a.experts, a.groups, a.groups_used));
+        return Err(format!(
+            "{} experts do not divide into {} groups, {} used",
+            a.experts, a.groups, a.groups_used
+        ));
     }
     Ok(())
 }
@@ -25,10 +31,16 @@ pub(super) fn route(ctx: &mut Ctx<'_>, a: MoeRouteArgs<'_>) -> Result<(), OpErro
     let op = OpId::MoeRoute;
     let gpu = gpu(ctx, op)?;
     let kind = gpu.kind();
-    ensure(op, a.top_k <= a.experts, || format!("{} of {} experts", a.top_k, a.experts))?;
+    ensure(op, a.top_k <= a.experts, || {
+        format!("{} of {} experts", a.top_k, a.experts)
+    })?;
     let args = args::RouteArgs {
         logits: f32s(op, "logits", a.logits, a.rows * a.experts)?,
-        bias: a.bias.map(|b| f32s(op, "bias", b, a.experts)).transpose()?.unwrap_or(0),
+        bias: a
+            .bias
+            .map(|b| f32s(op, "bias", b, a.experts))
+            .transpose()?
+            .unwrap_or(0),
         ids: i32s_mut(op, "ids", &a.ids, a.rows * a.top_k)?,
         weights: f32s_mut(op, "weights", &a.weights, a.rows * a.top_k)?,
         rows: int(op, "rows", a.rows)?,
@@ -40,14 +52,19 @@ pub(super) fn route(ctx: &mut Ctx<'_>, a: MoeRouteArgs<'_>) -> Result<(), OpErro
         norm: i32::from(a.norm),
         scale: a.scale,
     };
-    gpu.launch("moe_route", [blocks(op, "rows", a.rows)?, 1, 1], 32, &args).on(op, kind)
+    gpu.launch("moe_route", [blocks(op, "rows", a.rows)?, 1, 1], 32, &args)
+        .on(op, kind)
 }
 
 pub(super) fn experts_supports(a: &MoeExpertsArgs<'_>) -> Result<(), String> {
     known(a.gate)?;
     a.up.map_or(Ok(()), known)?;
     known(a.down)?;
-    if a.gate.n_mat > MAX_EXPERTS { Err(format!("{} experts; at most {MAX_EXPERTS}", a.gate.n_mat)) } else { Ok(()) }
+    if a.gate.n_mat > MAX_EXPERTS {
+        Err(format!("{} experts; at most {MAX_EXPERTS}", a.gate.n_mat))
+    } else {
+        Ok(())
+    }
 }
 
 /// Which pairs go to which expert.
@@ -55,7 +72,11 @@ enum Plan {
     /// Each pair by itself; the expert is `ids[pair]`.
     Pairs,
     /// Tiles of pairs of one expert.
-    Grouped { perm: u64, tiles: u64, max_tiles: usize },
+    Grouped {
+        perm: u64,
+        tiles: u64,
+        max_tiles: usize,
+    },
 }
 
 /// One projection of all pairs.
@@ -73,23 +94,35 @@ fn project(gpu: &mut Gpu, op: OpId, plan: &Plan, p: &Projection<'_>) -> Result<(
     let kind = gpu.kind();
     let w = p.weight;
     let grouped = match plan {
-        Plan::Grouped { perm, tiles, max_tiles } => kernel_name("gemm", w.ty).map(|k| (k, *perm, *tiles, *max_tiles)),
+        Plan::Grouped {
+            perm,
+            tiles,
+            max_tiles,
+        } => kernel_name("gemm", w.ty).map(|k| (k, *perm, *tiles, *max_tiles)),
         Plan::Pairs => None,
     };
     let Some((kernel, perm, tiles, max_tiles)) = grouped else {
-        let q8 = if rounds(w.ty) { Some(quantize(gpu, op, p.x)?) } else { None };
-        return mmv(gpu, op, &Mmv {
-            weight: w,
-            x: p.x,
-            q8,
-            ids: p.ids,
-            results: p.pairs,
-            x_div: p.x_div,
-            out: p.out,
-            out_stride: w.n_out,
-            accumulate: false,
-            shared: false,
-        });
+        let q8 = if rounds(w.ty) {
+            Some(quantize(gpu, op, p.x)?)
+        } else {
+            None
+        };
+        return mmv(
+            gpu,
+            op,
+            &Mmv {
+                weight: w,
+                x: p.x,
+                q8,
+                ids: p.ids,
+                results: p.pairs,
+                x_div: p.x_div,
+                out: p.out,
+                out_stride: w.n_out,
+                accumulate: false,
+                shared: false,
+            },
+        );
     };
     let args = args::GemmArgs {
         w: w.device_address().named(op, "expert")?,
@@ -111,7 +144,17 @@ fn project(gpu: &mut Gpu, op: OpId, plan: &Plan, p: &Projection<'_>) -> Result<(
         accumulate: 0,
         pad: 0,
     };
-    gpu.launch(kernel, [blocks(op, "n_out", w.n_out.div_ceil(64))?, blocks_yz(op, "tiles", max_tiles)?, 1], 128, &args).on(op, kind)
+    gpu.launch(
+        kernel,
+        [
+            blocks(op, "n_out", w.n_out.div_ceil(64))?,
+            blocks_yz(op, "tiles", max_tiles)?,
+            1,
+        ],
+        128,
+        &args,
+    )
+    .on(op, kind)
 }
 
 pub(super) fn experts(ctx: &mut Ctx<'_>, a: MoeExpertsArgs<'_>) -> Result<(), OpError> {
@@ -124,23 +167,67 @@ pub(super) fn experts(ctx: &mut Ctx<'_>, a: MoeExpertsArgs<'_>) -> Result<(), Op
     let pairs = a.rows * a.top_k;
     let wide = if a.up.is_some() { a.ff } else { 2 * a.ff };
     let (g, d) = ((a.gate.n_in, a.gate.n_out), (a.down.n_in, a.down.n_out));
-    ensure(op, g == (a.dim, wide) && d == (a.ff, a.dim), || format!("gate is {g:?} and down {d:?} for dim {} and width {}", a.dim, a.ff))?;
+    ensure(op, g == (a.dim, wide) && d == (a.ff, a.dim), || {
+        format!(
+            "gate is {g:?} and down {d:?} for dim {} and width {}",
+            a.dim, a.ff
+        )
+    })?;
     if let Some(up) = a.up {
-        ensure(op, (up.n_in, up.n_out, up.n_mat) == (a.dim, a.ff, a.gate.n_mat), || format!("up is {up:?}"))?;
+        ensure(
+            op,
+            (up.n_in, up.n_out, up.n_mat) == (a.dim, a.ff, a.gate.n_mat),
+            || format!("up is {up:?}"),
+        )?;
     }
-    ensure(op, a.down.n_mat == a.gate.n_mat, || format!("{} gate and {} down matrices", a.gate.n_mat, a.down.n_mat))?;
+    ensure(op, a.down.n_mat == a.gate.n_mat, || {
+        format!("{} gate and {} down matrices", a.gate.n_mat, a.down.n_mat)
+    })?;
     let ids = i32s(op, "ids", a.ids, pairs)?;
     let weights = f32s(op, "weights", a.weights, pairs)?;
     let out = f32s_mut(op, "out", &a.out, a.rows * a.dim)?;
-    let x = Rows { x: f32s(op, "x", a.x, a.rows * a.dim)?, stride: a.dim, rows: a.rows, n: a.dim };
+    let x = Rows {
+        x: f32s(op, "x", a.x, a.rows * a.dim)?,
+        stride: a.dim,
+        rows: a.rows,
+        n: a.dim,
+    };
 
-    let plan = if a.rows > FEW { group(gpu, op, ids, pairs, a.gate.n_mat)? } else { Plan::Pairs };
+    let plan = if a.rows > FEW {
+        group(gpu, op, ids, pairs, a.gate.n_mat)?
+    } else {
+        Plan::Pairs
+    };
     let gate = gpu.scratch(Scratch::Gate, pairs * wide * 4).on(op, kind)?;
-    project(gpu, op, &plan, &Projection { weight: a.gate, x, x_div: a.top_k, pairs, ids, out: gate })?;
+    project(
+        gpu,
+        op,
+        &plan,
+        &Projection {
+            weight: a.gate,
+            x,
+            x_div: a.top_k,
+            pairs,
+            ids,
+            out: gate,
+        },
+    )?;
     let (up, up_stride) = match a.up {
         Some(w) => {
             let up = gpu.scratch(Scratch::Up, pairs * a.ff * 4).on(op, kind)?;
-            project(gpu, op, &plan, &Projection { weight: w, x, x_div: a.top_k, pairs, ids, out: up })?;
+            project(
+                gpu,
+                op,
+                &plan,
+                &Projection {
+                    weight: w,
+                    x,
+                    x_div: a.top_k,
+                    pairs,
+                    ids,
+                    out: up,
+                },
+            )?;
             (up, a.ff)
         }
         None => (gate + a.ff as u64 * 4, wide),
@@ -155,11 +242,40 @@ pub(super) fn experts(ctx: &mut Ctx<'_>, a: MoeExpertsArgs<'_>) -> Result<(), Op
             rows: int(op, "pairs", rows)?,
             n: int(op, "ff", a.ff)?,
         };
-        gpu.launch("silu_mul", [blocks(op, "ff", a.ff.div_ceil(256))?, blocks_yz(op, "pairs", rows)?, 1], 256, &silu).on(op, kind)?;
+        gpu.launch(
+            "silu_mul",
+            [
+                blocks(op, "ff", a.ff.div_ceil(256))?,
+                blocks_yz(op, "pairs", rows)?,
+                1,
+            ],
+            256,
+            &silu,
+        )
+        .on(op, kind)?;
     }
-    let h = Rows { x: gate, stride: wide, rows: pairs, n: a.ff };
-    let y = gpu.scratch(Scratch::ExpertOut, pairs * a.dim * 4).on(op, kind)?;
-    project(gpu, op, &plan, &Projection { weight: a.down, x: h, x_div: 1, pairs, ids, out: y })?;
+    let h = Rows {
+        x: gate,
+        stride: wide,
+        rows: pairs,
+        n: a.ff,
+    };
+    let y = gpu
+        .scratch(Scratch::ExpertOut, pairs * a.dim * 4)
+        .on(op, kind)?;
+    project(
+        gpu,
+        op,
+        &plan,
+        &Projection {
+            weight: a.down,
+            x: h,
+            x_div: 1,
+            pairs,
+            ids,
+            out: y,
+        },
+    )?;
     for first in (0..a.rows).step_by(32768) {
         let rows = (a.rows - first).min(32768);
         let args = args::CombineArgs {
@@ -171,7 +287,17 @@ pub(super) fn experts(ctx: &mut Ctx<'_>, a: MoeExpertsArgs<'_>) -> Result<(), Op
             top_k: int(op, "top_k", a.top_k)?,
             pad: 0,
         };
-        gpu.launch("moe_combine", [blocks(op, "dim", a.dim.div_ceil(256))?, blocks_yz(op, "rows", rows)?, 1], 256, &args).on(op, kind)?;
+        gpu.launch(
+            "moe_combine",
+            [
+                blocks(op, "dim", a.dim.div_ceil(256))?,
+                blocks_yz(op, "rows", rows)?,
+                1,
+            ],
+            256,
+            &args,
+        )
+        .on(op, kind)?;
     }
     Ok(())
 }
@@ -192,5 +318,9 @@ fn group(gpu: &mut Gpu, op: OpId, ids: u64, pairs: usize, experts: usize) -> Res
         max_tiles: int(op, "tiles", max_tiles)?,
     };
     gpu.launch("moe_sort", [1, 1, 1], 256, &args).on(op, kind)?;
-    Ok(Plan::Grouped { perm, tiles, max_tiles })
+    Ok(Plan::Grouped {
+        perm,
+        tiles,
+        max_tiles,
+    })
 }

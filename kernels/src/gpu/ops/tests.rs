@@ -16,12 +16,18 @@ use std::sync::Arc;
 struct Rng(u64);
 impl Rng {
     fn next(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as u32
     }
     /// Roughly normal, variance 1.
     fn normal(&mut self) -> f32 {
-        (0..6).map(|_| self.next() as f32 / 2f32.powi(31) - 0.5).sum::<f32>() * std::f32::consts::SQRT_2
+        (0..6)
+            .map(|_| self.next() as f32 / 2f32.powi(31) - 0.5)
+            .sum::<f32>()
+            * std::f32::consts::SQRT_2
     }
     fn normals(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.normal()).collect()
@@ -58,7 +64,10 @@ impl Bench {
             "cuda" => (open(DeviceKind::Cuda), None),
             "" | "simt" => {
                 let driver = Arc::new(SimtDriver::new(seed));
-                (Gpu::with_driver(driver.clone(), None).unwrap(), Some(driver))
+                (
+                    Gpu::with_driver(driver.clone(), None).unwrap(),
+                    Some(driver),
+                )
             }
             other => panic!("LEGWORK_TEST_DEVICE={other}"),
         };
@@ -78,7 +87,10 @@ impl Bench {
     fn f32(&mut self, values: Vec<f32>) -> Pair {
         let mut device = Tensor::zeros(&self.gpu.domain(), DType::F32, values.len()).unwrap();
         device.write_f32(0, &values).unwrap();
-        Pair { host: Tensor::from_f32(values), device }
+        Pair {
+            host: Tensor::from_f32(values),
+            device,
+        }
     }
 
     fn random(&mut self, n: usize) -> Pair {
@@ -89,29 +101,75 @@ impl Bench {
     fn i32(&mut self, values: Vec<i32>) -> Pair {
         let mut device = Tensor::zeros(&self.gpu.domain(), DType::I32, values.len()).unwrap();
         device.write_i32(0, &values).unwrap();
-        Pair { host: Tensor::from_i32(values), device }
+        Pair {
+            host: Tensor::from_i32(values),
+            device,
+        }
     }
 
     /// Zeroes of any type.
     fn zeros(&mut self, dtype: DType, n: usize) -> Pair {
-        Pair { host: Tensor::zeros(&HostDomain, dtype, n).unwrap(), device: Tensor::zeros(&self.gpu.domain(), dtype, n).unwrap() }
+        Pair {
+            host: Tensor::zeros(&HostDomain, dtype, n).unwrap(),
+            device: Tensor::zeros(&self.gpu.domain(), dtype, n).unwrap(),
+        }
     }
 
-    fn weight(&mut self, ty: BlockType, n_in: usize, n_out: usize, n_mat: usize) -> (Weight, Weight) {
+    fn weight(
+        &mut self,
+        ty: BlockType,
+        n_in: usize,
+        n_out: usize,
+        n_mat: usize,
+    ) -> (Weight, Weight) {
         let bytes = random_blocks(&mut self.rng, ty, n_in * n_out * n_mat);
-        let memory = self.gpu.domain().weight(&bytes, &format!("weight {ty}")).unwrap();
-        let weight = |data| Weight { name: format!("test.{ty}"), ty, n_in, n_out, n_mat, data };
+        let memory = self
+            .gpu
+            .domain()
+            .weight(&bytes, &format!("weight {ty}"))
+            .unwrap();
+        let weight = |data| Weight {
+            name: format!("test.{ty}"),
+            ty,
+            n_in,
+            n_out,
+            n_mat,
+            data,
+        };
         let len = bytes.len();
-        (weight(WeightData::Host { bytes: Arc::new(bytes), offset: 0, len }), weight(WeightData::Device(memory)))
+        (
+            weight(WeightData::Host {
+                bytes: Arc::new(bytes),
+                offset: 0,
+                len,
+            }),
+            weight(WeightData::Device(memory)),
+        )
     }
 
     fn on_host<O: Op>(&mut self, args: O::Args<'_>) {
-        self.host.run::<O>(&mut Ctx { pool: &self.pool, device: None }, DeviceKind::Cpu, args).unwrap();
+        self.host
+            .run::<O>(
+                &mut Ctx {
+                    pool: &self.pool,
+                    device: None,
+                },
+                DeviceKind::Cpu,
+                args,
+            )
+            .unwrap();
     }
 
     fn on_device<O: Op>(&mut self, args: O::Args<'_>) -> Result<(), OpError> {
         let kind = self.gpu.kind();
-        self.device.run::<O>(&mut Ctx { pool: &self.pool, device: Some(&mut self.gpu) }, kind, args)
+        self.device.run::<O>(
+            &mut Ctx {
+                pool: &self.pool,
+                device: Some(&mut self.gpu),
+            },
+            kind,
+            args,
+        )
     }
 }
 
@@ -144,14 +202,20 @@ impl Pair {
 
 fn nmse(want: &[f32], have: &[f32]) -> f64 {
     let square = |v: f64| v * v;
-    let error: f64 = want.iter().zip(have).map(|(w, h)| square(f64::from(*w) - f64::from(*h))).sum();
+    let error: f64 = want
+        .iter()
+        .zip(have)
+        .map(|(w, h)| square(f64::from(*w) - f64::from(*h)))
+        .sum();
     let scale: f64 = want.iter().map(|w| square(f64::from(*w))).sum();
     error / scale.max(1e-30)
 }
 
 /// Random bytes with scales of ordinary size.
 fn random_blocks(rng: &mut Rng, ty: BlockType, n: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..n / ty.block_len() * ty.block_bytes()).map(|_| rng.next() as u8).collect();
+    let mut bytes: Vec<u8> = (0..n / ty.block_len() * ty.block_bytes())
+        .map(|_| rng.next() as u8)
+        .collect();
     let halves: &[usize] = match ty {
         BlockType::Q4_1 | BlockType::Q5_1 | BlockType::Q4_K | BlockType::Q5_K => &[0, 2],
         BlockType::Q2_K => &[80, 82],
@@ -163,8 +227,12 @@ fn random_blocks(rng: &mut Rng, ty: BlockType, n: usize) -> Vec<u8> {
         let v = 0.01 + 0.02 * (rng.next() % 1000) as f32 / 1000.0;
         match ty {
             BlockType::F32 => block.copy_from_slice(&rng.normal().to_le_bytes()),
-            BlockType::F16 => block.copy_from_slice(&half::f16::from_f32(rng.normal()).to_le_bytes()),
-            BlockType::BF16 => block.copy_from_slice(&half::bf16::from_f32(rng.normal()).to_le_bytes()),
+            BlockType::F16 => {
+                block.copy_from_slice(&half::f16::from_f32(rng.normal()).to_le_bytes())
+            }
+            BlockType::BF16 => {
+                block.copy_from_slice(&half::bf16::from_f32(rng.normal()).to_le_bytes())
+            }
             BlockType::MXFP4 => block[0] = 118 + (rng.next() % 8) as u8,
             BlockType::IQ1_M => {
                 let bits = half::f16::from_f32(v).to_bits();
@@ -184,10 +252,29 @@ fn random_blocks(rng: &mut Rng, ty: BlockType, n: usize) -> Vec<u8> {
 }
 
 const TYPES: [BlockType; 23] = [
-    BlockType::F32, BlockType::F16, BlockType::BF16, BlockType::Q4_0, BlockType::Q4_1, BlockType::Q5_0, BlockType::Q5_1,
-    BlockType::Q8_0, BlockType::Q2_K, BlockType::Q3_K, BlockType::Q4_K, BlockType::Q5_K, BlockType::Q6_K, BlockType::IQ2_XXS,
-    BlockType::IQ2_XS, BlockType::IQ3_XXS, BlockType::IQ1_S, BlockType::IQ4_NL, BlockType::IQ3_S, BlockType::IQ2_S,
-    BlockType::IQ4_XS, BlockType::IQ1_M, BlockType::MXFP4,
+    BlockType::F32,
+    BlockType::F16,
+    BlockType::BF16,
+    BlockType::Q4_0,
+    BlockType::Q4_1,
+    BlockType::Q5_0,
+    BlockType::Q5_1,
+    BlockType::Q8_0,
+    BlockType::Q2_K,
+    BlockType::Q3_K,
+    BlockType::Q4_K,
+    BlockType::Q5_K,
+    BlockType::Q6_K,
+    BlockType::IQ2_XXS,
+    BlockType::IQ2_XS,
+    BlockType::IQ3_XXS,
+    BlockType::IQ1_S,
+    BlockType::IQ4_NL,
+    BlockType::IQ3_S,
+    BlockType::IQ2_S,
+    BlockType::IQ4_XS,
+    BlockType::IQ1_M,
+    BlockType::MXFP4,
 ];
 
 #[test]
@@ -231,8 +318,19 @@ fn embedding_decodes_every_type() {
         let (host, device) = b.weight(ty, 512, 5, 1);
         let ids = b.i32(vec![4, 0, 3]);
         let mut out = b.zeros(DType::F32, 3 * 512);
-        b.on_host::<ops::Embed>(ops::EmbedArgs { table: &host, ids: ids.host.at(0), out: out.host.at_mut(0), rows: 3 });
-        b.on_device::<ops::Embed>(ops::EmbedArgs { table: &device, ids: ids.device.at(0), out: out.device.at_mut(0), rows: 3 }).unwrap();
+        b.on_host::<ops::Embed>(ops::EmbedArgs {
+            table: &host,
+            ids: ids.host.at(0),
+            out: out.host.at_mut(0),
+            rows: 3,
+        });
+        b.on_device::<ops::Embed>(ops::EmbedArgs {
+            table: &device,
+            ids: ids.device.at(0),
+            out: out.device.at_mut(0),
+            rows: 3,
+        })
+        .unwrap();
         out.assert_close(1e-12, ty.name());
     }
 }
@@ -241,10 +339,27 @@ fn matmul(b: &mut Bench, ty: BlockType, n_in: usize, n_out: usize, rows: usize) 
     let (host, device) = b.weight(ty, n_in, n_out, 1);
     let x = b.random(rows * n_in);
     let mut out = b.random(rows * n_out); // accumulated onto
-    let parts = vec![MatPart { weight: &host, out: out.host.at_mut(0), accumulate: true }];
-    b.on_host::<ops::MatmulQuant>(ops::MatmulArgs { x: x.host.at(0), rows, parts });
-    let parts = vec![MatPart { weight: &device, out: out.device.at_mut(0), accumulate: true }];
-    b.on_device::<ops::MatmulQuant>(ops::MatmulArgs { x: x.device.at(0), rows, parts }).unwrap();
+    let parts = vec![MatPart {
+        weight: &host,
+        out: out.host.at_mut(0),
+        accumulate: true,
+    }];
+    b.on_host::<ops::MatmulQuant>(ops::MatmulArgs {
+        x: x.host.at(0),
+        rows,
+        parts,
+    });
+    let parts = vec![MatPart {
+        weight: &device,
+        out: out.device.at_mut(0),
+        accumulate: true,
+    }];
+    b.on_device::<ops::MatmulQuant>(ops::MatmulArgs {
+        x: x.device.at(0),
+        rows,
+        parts,
+    })
+    .unwrap();
     out.nmse()
 }
 
@@ -252,7 +367,11 @@ fn matmul(b: &mut Bench, ty: BlockType, n_in: usize, n_out: usize, rows: usize) 
 fn products_of_few_rows_in_every_type() {
     let mut b = Bench::new(2);
     for ty in TYPES {
-        let limit = if matches!(ty, BlockType::F32 | BlockType::F16 | BlockType::BF16) { 1e-10 } else { 5e-4 };
+        let limit = if matches!(ty, BlockType::F32 | BlockType::F16 | BlockType::BF16) {
+            1e-10
+        } else {
+            5e-4
+        };
         for rows in [1, 5] {
             let error = matmul(&mut b, ty, 768, 37, rows);
             assert!(error <= limit, "{ty}, {rows} rows: NMSE {error:e}");
@@ -277,18 +396,31 @@ fn products_of_many_rows_in_every_type() {
 fn one_activation_meets_several_matrices() {
     let mut b = Bench::new(4);
     let x = b.random(2 * 256);
-    let (wa, wb) = (b.weight(BlockType::Q6_K, 256, 6, 1), b.weight(BlockType::F32, 256, 3, 1));
+    let (wa, wb) = (
+        b.weight(BlockType::Q6_K, 256, 6, 1),
+        b.weight(BlockType::F32, 256, 3, 1),
+    );
     let (mut oa, mut ob) = (b.zeros(DType::F32, 12), b.zeros(DType::F32, 6));
-    let part = |weight, out| MatPart { weight, out, accumulate: false };
+    let part = |weight, out| MatPart {
+        weight,
+        out,
+        accumulate: false,
+    };
     b.on_host::<ops::MatmulQuant>(ops::MatmulArgs {
         x: x.host.at(0),
         rows: 2,
-        parts: vec![part(&wa.0, oa.host.at_mut(0)), part(&wb.0, ob.host.at_mut(0))],
+        parts: vec![
+            part(&wa.0, oa.host.at_mut(0)),
+            part(&wb.0, ob.host.at_mut(0)),
+        ],
     });
     b.on_device::<ops::MatmulQuant>(ops::MatmulArgs {
         x: x.device.at(0),
         rows: 2,
-        parts: vec![part(&wa.1, oa.device.at_mut(0)), part(&wb.1, ob.device.at_mut(0))],
+        parts: vec![
+            part(&wa.1, oa.device.at_mut(0)),
+            part(&wb.1, ob.device.at_mut(0)),
+        ],
     })
     .unwrap();
     oa.assert_close(5e-4, "Q6_K");
@@ -301,24 +433,63 @@ fn norms_and_element_wise_operations() {
     let (rows, dim, stride) = (3, 301, 310);
     let (x, w, bias) = (b.random(rows * stride), b.random(dim), b.random(dim));
     let mut out = b.zeros(DType::F32, rows * dim);
-    macro_rules! rms { ($side:ident) => { ops::RmsNormArgs { x: x.$side.at(0), x_stride: stride, weight: w.$side.at(0), out: out.$side.at_mut(0), rows, dim, eps: 1e-5 } } }
+    macro_rules! rms {
+        ($side:ident) => {
+            ops::RmsNormArgs {
+                x: x.$side.at(0),
+                x_stride: stride,
+                weight: w.$side.at(0),
+                out: out.$side.at_mut(0),
+                rows,
+                dim,
+                eps: 1e-5,
+            }
+        };
+    }
     b.on_host::<ops::RmsNorm>(rms!(host));
     b.on_device::<ops::RmsNorm>(rms!(device)).unwrap();
     out.assert_close(1e-12, "rms_norm");
 
     let mut y = b.random(rows * dim);
-    macro_rules! layer { ($side:ident) => { ops::LayerNormArgs { x: y.$side.at_mut(0), weight: w.$side.at(0), bias: bias.$side.at(0), rows, dim, eps: 1e-6 } } }
+    macro_rules! layer {
+        ($side:ident) => {
+            ops::LayerNormArgs {
+                x: y.$side.at_mut(0),
+                weight: w.$side.at(0),
+                bias: bias.$side.at(0),
+                rows,
+                dim,
+                eps: 1e-6,
+            }
+        };
+    }
     b.on_host::<ops::LayerNorm>(layer!(host));
     b.on_device::<ops::LayerNorm>(layer!(device)).unwrap();
     y.assert_close(1e-12, "layer_norm");
 
     let n = rows * dim;
-    macro_rules! add { ($side:ident) => { ops::AddArgs { x: out.$side.at_mut(0), y: y.$side.at(0), n } } }
+    macro_rules! add {
+        ($side:ident) => {
+            ops::AddArgs {
+                x: out.$side.at_mut(0),
+                y: y.$side.at(0),
+                n,
+            }
+        };
+    }
     b.on_host::<ops::Add>(add!(host));
     b.on_device::<ops::Add>(add!(device)).unwrap();
     out.assert_close(1e-12, "add");
 
-    macro_rules! silu { ($side:ident) => { ops::SiluMulArgs { gate: out.$side.at_mut(0), up: y.$side.at(0), n } } }
+    macro_rules! silu {
+        ($side:ident) => {
+            ops::SiluMulArgs {
+                gate: out.$side.at_mut(0),
+                up: y.$side.at(0),
+                n,
+            }
+        };
+    }
     b.on_host::<ops::SiluMul>(silu!(host));
     b.on_device::<ops::SiluMul>(silu!(device)).unwrap();
     out.assert_close(1e-12, "silu_mul");
@@ -335,7 +506,16 @@ fn argmax_takes_the_lower_index_and_never_nan() {
     values[3 * n..].fill(f32::NAN);
     let x = b.f32(values);
     let mut out = b.i32(vec![-1; 4]);
-    macro_rules! args { ($side:ident) => { ops::ArgmaxArgs { x: x.$side.at(0), out: out.$side.at_mut(0), rows: 4, n } } }
+    macro_rules! args {
+        ($side:ident) => {
+            ops::ArgmaxArgs {
+                x: x.$side.at(0),
+                out: out.$side.at_mut(0),
+                rows: 4,
+                n,
+            }
+        };
+    }
     b.on_host::<ops::Argmax>(args!(host));
     b.on_device::<ops::Argmax>(args!(device)).unwrap();
     let (want, have) = out.read_i32();
@@ -344,8 +524,13 @@ fn argmax_takes_the_lower_index_and_never_nan() {
 }
 
 fn table(pairs: usize) -> RopeTable {
-    let freq = (0..pairs).map(|j| 8e6f32.powf(-(j as f32) / pairs as f32)).collect();
-    RopeTable { dim: 2 * pairs, freq }
+    let freq = (0..pairs)
+        .map(|j| 8e6f32.powf(-(j as f32) / pairs as f32))
+        .collect();
+    RopeTable {
+        dim: 2 * pairs,
+        freq,
+    }
 }
 
 #[test]
@@ -356,9 +541,21 @@ fn rope_turns_heads_in_both_styles_at_far_positions() {
         let (rows, heads, head) = (3, 2, 80);
         let mut x = b.random(rows * heads * head);
         let pos = b.i32(vec![0, 77, 1_048_575]);
-        macro_rules! args { ($side:ident) => { ops::RopeArgs {
-            x: x.$side.at_mut(0), rows, heads, row_stride: heads * head, head_stride: head, offset: 16, table: &table, style, pos: pos.$side.at(0),
-        } } }
+        macro_rules! args {
+            ($side:ident) => {
+                ops::RopeArgs {
+                    x: x.$side.at_mut(0),
+                    rows,
+                    heads,
+                    row_stride: heads * head,
+                    head_stride: head,
+                    offset: 16,
+                    table: &table,
+                    style,
+                    pos: pos.$side.at(0),
+                }
+            };
+        }
         b.on_host::<ops::Rope>(args!(host));
         b.on_device::<ops::Rope>(args!(device)).unwrap();
         x.assert_close(1e-12, "rope");
@@ -375,13 +572,21 @@ fn cache_values(b: &mut Bench, cache: &Pair, width: usize) -> (Vec<f32>, Vec<f32
     let address = cache.device.at(0).device_address(n).unwrap();
     let mut bytes = vec![0u8; n * 2];
     b.gpu.driver().download(&mut bytes, address).unwrap();
-    let device: Vec<u16> = bytes.as_chunks::<2>().0.iter().map(|c| u16::from_le_bytes(*c)).collect();
+    let device: Vec<u16> = bytes
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|c| u16::from_le_bytes(*c))
+        .collect();
     let value = |bits: &u16| match cache.host.dtype() {
         DType::F16 => half::f16::from_bits(*bits).to_f32(),
         _ => half::bf16::from_bits(*bits).to_f32(),
     };
     assert!(n.is_multiple_of(width));
-    (host.iter().map(value).collect(), device.iter().map(value).collect())
+    (
+        host.iter().map(value).collect(),
+        device.iter().map(value).collect(),
+    )
 }
 
 #[test]
@@ -395,32 +600,72 @@ fn the_fused_operation_writes_the_cache_that_its_parts_write() {
         let (kv, kv_w) = (b.random(rows * width), b.random(lora));
         let mut cache = b.zeros(dtype, 7 * width);
         let (slots, pos) = (b.i32(vec![6, 2, 0]), b.i32(vec![5, 1, 9]));
-        macro_rules! args { ($side:ident) => { ops::FusedArgs {
-            q: Some(q.$side.at_mut(0)), q_weight: Some(q_w.$side.at(0)), q_lora, kv: kv.$side.at(0), kv_weight: kv_w.$side.at(0),
-            cache: cache.$side.at_mut(0), slots: slots.$side.at(0), pos: pos.$side.at(0), rows, lora, table: &table,
-            style: RopeStyle::Interleaved, eps: 1e-5,
-        } } }
+        macro_rules! args {
+            ($side:ident) => {
+                ops::FusedArgs {
+                    q: Some(q.$side.at_mut(0)),
+                    q_weight: Some(q_w.$side.at(0)),
+                    q_lora,
+                    kv: kv.$side.at(0),
+                    kv_weight: kv_w.$side.at(0),
+                    cache: cache.$side.at_mut(0),
+                    slots: slots.$side.at(0),
+                    pos: pos.$side.at(0),
+                    rows,
+                    lora,
+                    table: &table,
+                    style: RopeStyle::Interleaved,
+                    eps: 1e-5,
+                }
+            };
+        }
         b.on_host::<ops::FusedNormRope>(args!(host));
         b.on_device::<ops::FusedNormRope>(args!(device)).unwrap();
         q.assert_close(1e-12, "q");
         let (want, have) = cache_values(&mut b, &cache, width);
         // a half may round the other way where the f32 values differ in the last bit
-        assert!(nmse(&want, &have) <= if dtype == DType::F32 { 1e-12 } else { 1e-6 }, "{dtype:?}");
+        assert!(
+            nmse(&want, &have) <= if dtype == DType::F32 { 1e-12 } else { 1e-6 },
+            "{dtype:?}"
+        );
 
         let (latent, pe) = (b.random(rows * lora), b.random(rows * 40));
-        macro_rules! concat { ($side:ident) => { ops::ConcatArgs {
-            latent: latent.$side.at(0), k_pe: pe.$side.at(0), pe_stride: 40, pe_offset: 8, cache: cache.$side.at_mut(0),
-            slots: slots.$side.at(0), rows, lora, rope: 32,
-        } } }
+        macro_rules! concat {
+            ($side:ident) => {
+                ops::ConcatArgs {
+                    latent: latent.$side.at(0),
+                    k_pe: pe.$side.at(0),
+                    pe_stride: 40,
+                    pe_offset: 8,
+                    cache: cache.$side.at_mut(0),
+                    slots: slots.$side.at(0),
+                    rows,
+                    lora,
+                    rope: 32,
+                }
+            };
+        }
         b.on_host::<ops::ConcatAndCacheMla>(concat!(host));
-        b.on_device::<ops::ConcatAndCacheMla>(concat!(device)).unwrap();
-        macro_rules! rows_ { ($side:ident) => { ops::CacheRowsArgs {
-            x: kv.$side.at(0), cache: cache.$side.at_mut(width), slots: slots.$side.at(1), rows: 2, dim: width,
-        } } }
+        b.on_device::<ops::ConcatAndCacheMla>(concat!(device))
+            .unwrap();
+        macro_rules! rows_ {
+            ($side:ident) => {
+                ops::CacheRowsArgs {
+                    x: kv.$side.at(0),
+                    cache: cache.$side.at_mut(width),
+                    slots: slots.$side.at(1),
+                    rows: 2,
+                    dim: width,
+                }
+            };
+        }
         b.on_host::<ops::CacheRows>(rows_!(host));
         b.on_device::<ops::CacheRows>(rows_!(device)).unwrap();
         let (want, have) = cache_values(&mut b, &cache, width);
-        assert!(nmse(&want, &have) <= if dtype == DType::F32 { 1e-12 } else { 1e-6 }, "{dtype:?}");
+        assert!(
+            nmse(&want, &have) <= if dtype == DType::F32 { 1e-12 } else { 1e-6 },
+            "{dtype:?}"
+        );
     }
 }
 
@@ -442,16 +687,31 @@ fn attention(b: &mut Bench, s: &Shape) -> f64 {
     let (head, width) = (s.nope + s.rope, s.lora + s.rope);
     let first = 3; // the sequence begins at slot 3
     let q = b.random(s.rows * s.heads * head);
-    let (k_b, v_b) = (b.weight(s.ty, s.nope, s.lora, s.heads), b.weight(s.ty, s.lora, s.v_dim, s.heads));
+    let (k_b, v_b) = (
+        b.weight(s.ty, s.nope, s.lora, s.heads),
+        b.weight(s.ty, s.lora, s.v_dim, s.heads),
+    );
     let slot_end = first + s.keys;
     let mut cache = b.zeros(s.dtype, slot_end * width);
     let values = b.random(slot_end * width);
     let all = b.i32((0..slot_end as i32).collect());
-    macro_rules! fill { ($side:ident) => { ops::CacheRowsArgs { x: values.$side.at(0), cache: cache.$side.at_mut(0), slots: all.$side.at(0), rows: slot_end, dim: width } } }
+    macro_rules! fill {
+        ($side:ident) => {
+            ops::CacheRowsArgs {
+                x: values.$side.at(0),
+                cache: cache.$side.at_mut(0),
+                slots: all.$side.at(0),
+                rows: slot_end,
+                dim: width,
+            }
+        };
+    }
     b.on_host::<ops::CacheRows>(fill!(host));
     b.on_device::<ops::CacheRows>(fill!(device)).unwrap();
     let base = b.i32(vec![first as i32; s.rows]);
-    let own: Vec<i32> = (0..s.rows).map(|r| (slot_end - s.rows + r) as i32).collect();
+    let own: Vec<i32> = (0..s.rows)
+        .map(|r| (slot_end - s.rows + r) as i32)
+        .collect();
     let slots = b.i32(own.clone());
     let (index, count) = match s.sparse {
         None => (b.i32(vec![0]), b.i32(vec![0])),
@@ -476,36 +736,123 @@ fn attention(b: &mut Bench, s: &Shape) -> f64 {
     };
     let mut out = b.zeros(DType::F32, s.rows * s.heads * s.v_dim);
     b.gpu.splits = s.splits;
-    macro_rules! args { ($side:ident, $k:expr, $v:expr) => { ops::MlaArgs {
-        q: q.$side.at(0), k_b: $k, v_b: $v, cache: cache.$side.at(0), base: base.$side.at(0), slots: slots.$side.at(0), slot_end,
-        selection: s.sparse.map(|k| Selection { index: index.$side.at(0), count: count.$side.at(0), k }),
-        out: out.$side.at_mut(0), rows: s.rows, heads: s.heads, nope: s.nope, rope: s.rope, lora: s.lora, v_dim: s.v_dim, scale: 0.09,
-    } } }
+    macro_rules! args {
+        ($side:ident, $k:expr, $v:expr) => {
+            ops::MlaArgs {
+                q: q.$side.at(0),
+                k_b: $k,
+                v_b: $v,
+                cache: cache.$side.at(0),
+                base: base.$side.at(0),
+                slots: slots.$side.at(0),
+                slot_end,
+                selection: s.sparse.map(|k| Selection {
+                    index: index.$side.at(0),
+                    count: count.$side.at(0),
+                    k,
+                }),
+                out: out.$side.at_mut(0),
+                rows: s.rows,
+                heads: s.heads,
+                nope: s.nope,
+                rope: s.rope,
+                lora: s.lora,
+                v_dim: s.v_dim,
+                scale: 0.09,
+            }
+        };
+    }
     b.on_host::<ops::MlaDecodeAttention>(args!(host, &k_b.0, &v_b.0));
-    b.on_device::<ops::MlaDecodeAttention>(args!(device, &k_b.1, &v_b.1)).unwrap();
+    b.on_device::<ops::MlaDecodeAttention>(args!(device, &k_b.1, &v_b.1))
+        .unwrap();
     let decode = out.nmse();
-    b.on_device::<ops::MlaPrefillAttention>(args!(device, &k_b.1, &v_b.1)).unwrap();
+    b.on_device::<ops::MlaPrefillAttention>(args!(device, &k_b.1, &v_b.1))
+        .unwrap();
     decode.max(out.nmse())
 }
 
 #[test]
 fn attention_dense_and_sparse_in_both_forms() {
     let mut b = Bench::new(9);
-    let plain = Shape { rows: 2, heads: 10, nope: 48, rope: 16, lora: 96, v_dim: 20, keys: 45, ty: BlockType::F32, dtype: DType::F32, sparse: None, splits: Some(1) };
-    for (splits, sparse) in [(Some(1), None), (Some(5), None), (Some(1), Some(17)), (Some(3), Some(17)), (None, None), (Some(7), Some(4))] {
-        let error = attention(&mut b, &Shape { splits, sparse, ..plain });
-        assert!(error <= 1e-10, "splits {splits:?}, sparse {sparse:?}: NMSE {error:e}");
+    let plain = Shape {
+        rows: 2,
+        heads: 10,
+        nope: 48,
+        rope: 16,
+        lora: 96,
+        v_dim: 20,
+        keys: 45,
+        ty: BlockType::F32,
+        dtype: DType::F32,
+        sparse: None,
+        splits: Some(1),
+    };
+    for (splits, sparse) in [
+        (Some(1), None),
+        (Some(5), None),
+        (Some(1), Some(17)),
+        (Some(3), Some(17)),
+        (None, None),
+        (Some(7), Some(4)),
+    ] {
+        let error = attention(
+            &mut b,
+            &Shape {
+                splits,
+                sparse,
+                ..plain
+            },
+        );
+        assert!(
+            error <= 1e-10,
+            "splits {splits:?}, sparse {sparse:?}: NMSE {error:e}"
+        );
     }
     // the tiled products of many rows, 16-bit caches, blocks
-    let error = attention(&mut b, &Shape { rows: 11, ty: BlockType::F16, dtype: DType::F16, ..plain });
+    let error = attention(
+        &mut b,
+        &Shape {
+            rows: 11,
+            ty: BlockType::F16,
+            dtype: DType::F16,
+            ..plain
+        },
+    );
     assert!(error <= 1e-5, "f16: NMSE {error:e}");
     // matrix units: few keys, more keys than a tile, splits that hold less than one
-    for (keys, splits, sparse, dtype) in [(3, Some(1), None, DType::F16), (45, Some(5), None, DType::F16), (45, Some(2), Some(17), DType::BF16)] {
-        let error = attention(&mut b, &Shape { keys, splits, sparse, dtype, heads: 18, ..plain });
-        assert!(error <= 1e-5, "{keys} keys, {splits:?} splits: NMSE {error:e}");
+    for (keys, splits, sparse, dtype) in [
+        (3, Some(1), None, DType::F16),
+        (45, Some(5), None, DType::F16),
+        (45, Some(2), Some(17), DType::BF16),
+    ] {
+        let error = attention(
+            &mut b,
+            &Shape {
+                keys,
+                splits,
+                sparse,
+                dtype,
+                heads: 18,
+                ..plain
+            },
+        );
+        assert!(
+            error <= 1e-5,
+            "{keys} keys, {splits:?} splits: NMSE {error:e}"
+        );
     }
     for rows in [1, 9] {
-        let error = attention(&mut b, &Shape { rows, nope: 192, lora: 128, ty: BlockType::Q8_0, dtype: DType::BF16, ..plain });
+        let error = attention(
+            &mut b,
+            &Shape {
+                rows,
+                nope: 192,
+                lora: 128,
+                ty: BlockType::Q8_0,
+                dtype: DType::BF16,
+                ..plain
+            },
+        );
         assert!(error <= 5e-4, "Q8_0, {rows} rows: NMSE {error:e}");
     }
 }
@@ -514,7 +861,19 @@ fn attention_dense_and_sparse_in_both_forms() {
 #[test]
 fn attention_at_the_real_widths() {
     let mut b = Bench::new(10);
-    let shape = Shape { rows: 1, heads: 16, nope: 192, rope: 64, lora: 512, v_dim: 256, keys: 30, ty: BlockType::Q8_0, dtype: DType::F16, sparse: Some(11), splits: Some(2) };
+    let shape = Shape {
+        rows: 1,
+        heads: 16,
+        nope: 192,
+        rope: 64,
+        lora: 512,
+        v_dim: 256,
+        keys: 30,
+        ty: BlockType::Q8_0,
+        dtype: DType::F16,
+        sparse: Some(11),
+        splits: Some(2),
+    };
     let error = attention(&mut b, &shape);
     assert!(error <= 5e-4, "NMSE {error:e}");
 }
@@ -522,21 +881,48 @@ fn attention_at_the_real_widths() {
 #[test]
 fn indexer_scores_follow_the_formula() {
     let mut b = Bench::new(11);
-    for (heads, dim, dtype, limit) in [(32, 128, DType::F32, 1e-10), (5, 64, DType::F16, 1e-10), (64, 96, DType::BF16, 1e-10)] {
+    for (heads, dim, dtype, limit) in [
+        (32, 128, DType::F32, 1e-10),
+        (5, 64, DType::F16, 1e-10),
+        (64, 96, DType::BF16, 1e-10),
+    ] {
         let (rows, keys) = (3, 70);
         let (q, w) = (b.random(rows * heads * dim), b.random(rows * heads));
         let values = b.random(keys * dim);
         let all = b.i32((0..keys as i32).collect());
         let mut cache = b.zeros(dtype, keys * dim);
-        macro_rules! fill { ($side:ident) => { ops::CacheRowsArgs { x: values.$side.at(0), cache: cache.$side.at_mut(0), slots: all.$side.at(0), rows: keys, dim } } }
+        macro_rules! fill {
+            ($side:ident) => {
+                ops::CacheRowsArgs {
+                    x: values.$side.at(0),
+                    cache: cache.$side.at_mut(0),
+                    slots: all.$side.at(0),
+                    rows: keys,
+                    dim,
+                }
+            };
+        }
         b.on_host::<ops::CacheRows>(fill!(host));
         b.on_device::<ops::CacheRows>(fill!(device)).unwrap();
         let (base, slots) = (b.i32(vec![2, 2, 0]), b.i32(vec![5, 69, 66]));
         let mut out = b.f32(vec![7.0; rows * 80]); // what is not written stays
-        macro_rules! args { ($side:ident) => { ops::IndexerArgs {
-            q: q.$side.at(0), weights: w.$side.at(0), cache: cache.$side.at(0), base: base.$side.at(0), slots: slots.$side.at(0),
-            out: out.$side.at_mut(0), stride: 80, rows, heads, dim, scale: 1.0 / ((heads * dim) as f32).sqrt(),
-        } } }
+        macro_rules! args {
+            ($side:ident) => {
+                ops::IndexerArgs {
+                    q: q.$side.at(0),
+                    weights: w.$side.at(0),
+                    cache: cache.$side.at(0),
+                    base: base.$side.at(0),
+                    slots: slots.$side.at(0),
+                    out: out.$side.at_mut(0),
+                    stride: 80,
+                    rows,
+                    heads,
+                    dim,
+                    scale: 1.0 / ((heads * dim) as f32).sqrt(),
+                }
+            };
+        }
         b.on_host::<ops::DsaIndexerLogits>(args!(host));
         b.on_device::<ops::DsaIndexerLogits>(args!(device)).unwrap();
         out.assert_close(limit, "indexer");
@@ -550,7 +936,13 @@ fn selection_is_exact_with_ties_and_odd_values() {
     let mut values = b.rng.normals(6 * stride);
     values[stride..2 * stride].fill(0.25); // all equal
     for (i, v) in values[2 * stride..3 * stride].iter_mut().enumerate() {
-        *v = if i % 3 == 0 { 0.0 } else if i % 3 == 1 { -0.0 } else { -1.0 }; // zeroes of both signs tie
+        *v = if i % 3 == 0 {
+            0.0
+        } else if i % 3 == 1 {
+            -0.0
+        } else {
+            -1.0
+        }; // zeroes of both signs tie
     }
     for v in &mut values[3 * stride..4 * stride] {
         *v = (*v * 4.0).round(); // many ties
@@ -562,9 +954,20 @@ fn selection_is_exact_with_ties_and_odd_values() {
     let base = b.i32(vec![0, 10, 0, 100, 0, 0]);
     let slots = b.i32(vec![899, 800, 899, 900, 511, 30]); // the last row has fewer than k
     let (mut index, mut count) = (b.i32(vec![-1; 6 * k]), b.i32(vec![-1; 6]));
-    macro_rules! args { ($side:ident) => { ops::TopkArgs {
-        scores: scores.$side.at(0), stride, base: base.$side.at(0), slots: slots.$side.at(0), index: index.$side.at_mut(0), count: count.$side.at_mut(0), rows: 6, k,
-    } } }
+    macro_rules! args {
+        ($side:ident) => {
+            ops::TopkArgs {
+                scores: scores.$side.at(0),
+                stride,
+                base: base.$side.at(0),
+                slots: slots.$side.at(0),
+                index: index.$side.at_mut(0),
+                count: count.$side.at_mut(0),
+                rows: 6,
+                k,
+            }
+        };
+    }
     b.on_host::<ops::DsaTopkSelect>(args!(host));
     b.on_device::<ops::DsaTopkSelect>(args!(device)).unwrap();
     let ((want, have), (want_n, have_n)) = (index.read_i32(), count.read_i32());
@@ -587,11 +990,28 @@ fn routing_in_every_variant() {
     ] {
         let (rows, top_k) = (5, 4);
         let (logits, bias_t) = (b.random(rows * experts), b.random(experts));
-        let (mut ids, mut weights) = (b.i32(vec![-1; rows * top_k]), b.zeros(DType::F32, rows * top_k));
-        macro_rules! args { ($side:ident) => { ops::MoeRouteArgs {
-            logits: logits.$side.at(0), bias: bias.then(|| bias_t.$side.at(0)), ids: ids.$side.at_mut(0), weights: weights.$side.at_mut(0),
-            rows, experts, top_k, gating, groups, groups_used, norm, scale: 2.5,
-        } } }
+        let (mut ids, mut weights) = (
+            b.i32(vec![-1; rows * top_k]),
+            b.zeros(DType::F32, rows * top_k),
+        );
+        macro_rules! args {
+            ($side:ident) => {
+                ops::MoeRouteArgs {
+                    logits: logits.$side.at(0),
+                    bias: bias.then(|| bias_t.$side.at(0)),
+                    ids: ids.$side.at_mut(0),
+                    weights: weights.$side.at_mut(0),
+                    rows,
+                    experts,
+                    top_k,
+                    gating,
+                    groups,
+                    groups_used,
+                    norm,
+                    scale: 2.5,
+                }
+            };
+        }
         b.on_host::<ops::MoeRoute>(args!(host));
         b.on_device::<ops::MoeRoute>(args!(device)).unwrap();
         let (want, have) = ids.read_i32();
@@ -611,16 +1031,38 @@ fn experts_by_pairs_and_by_groups() {
         (10, true, BlockType::F16, BlockType::F32),
     ] {
         let wide = if fused { 2 * ff } else { ff };
-        let (gate, up, down) = (b.weight(up_ty, dim, wide, experts), b.weight(up_ty, dim, ff, experts), b.weight(down_ty, ff, dim, experts));
+        let (gate, up, down) = (
+            b.weight(up_ty, dim, wide, experts),
+            b.weight(up_ty, dim, ff, experts),
+            b.weight(down_ty, ff, dim, experts),
+        );
         let x = b.random(rows * dim);
-        let chosen: Vec<i32> = (0..rows).flat_map(|_| { let e = b.rng.below(experts); [e as i32, ((e + 1) % experts) as i32] }).collect();
+        let chosen: Vec<i32> = (0..rows)
+            .flat_map(|_| {
+                let e = b.rng.below(experts);
+                [e as i32, ((e + 1) % experts) as i32]
+            })
+            .collect();
         let ids = b.i32(chosen);
         let weights = b.random(rows * top_k);
         let mut out = b.random(rows * dim);
-        macro_rules! args { ($side:ident, $n:tt) => { ops::MoeExpertsArgs {
-            x: x.$side.at(0), ids: ids.$side.at(0), weights: weights.$side.at(0), gate: &gate.$n, up: (!fused).then_some(&up.$n), down: &down.$n,
-            out: out.$side.at_mut(0), rows, dim, ff, top_k,
-        } } }
+        macro_rules! args {
+            ($side:ident, $n:tt) => {
+                ops::MoeExpertsArgs {
+                    x: x.$side.at(0),
+                    ids: ids.$side.at(0),
+                    weights: weights.$side.at(0),
+                    gate: &gate.$n,
+                    up: (!fused).then_some(&up.$n),
+                    down: &down.$n,
+                    out: out.$side.at_mut(0),
+                    rows,
+                    dim,
+                    ff,
+                    top_k,
+                }
+            };
+        }
         b.on_host::<ops::MoeExperts>(args!(host, 0));
         b.on_device::<ops::MoeExperts>(args!(device, 1)).unwrap();
         out.assert_close(1e-3, &format!("{rows} rows of {up_ty} and {down_ty}"));
@@ -639,12 +1081,28 @@ fn results_do_not_depend_on_the_schedule() {
         let (base, slots) = (b.i32(vec![0; 4]), b.i32(vec![899, 700, 400, 899]));
         let (mut index, mut count) = (b.i32(vec![-1; 4 * 60]), b.i32(vec![0; 4]));
         b.on_device::<ops::DsaTopkSelect>(ops::TopkArgs {
-            scores: x.device.at(0), stride: 900, base: base.device.at(0), slots: slots.device.at(0), index: index.device.at_mut(0), count: count.device.at_mut(0), rows: 4, k: 60,
+            scores: x.device.at(0),
+            stride: 900,
+            base: base.device.at(0),
+            slots: slots.device.at(0),
+            index: index.device.at_mut(0),
+            count: count.device.at_mut(0),
+            rows: 4,
+            k: 60,
         })
         .unwrap();
         let (w, y) = (b.weight(BlockType::Q5_K, 256, 33, 1), b.random(20 * 256));
         let mut out = b.zeros(DType::F32, 20 * 33);
-        b.on_device::<ops::MatmulQuant>(ops::MatmulArgs { x: y.device.at(0), rows: 20, parts: vec![MatPart { weight: &w.1, out: out.device.at_mut(0), accumulate: false }] }).unwrap();
+        b.on_device::<ops::MatmulQuant>(ops::MatmulArgs {
+            x: y.device.at(0),
+            rows: 20,
+            parts: vec![MatPart {
+                weight: &w.1,
+                out: out.device.at_mut(0),
+                accumulate: false,
+            }],
+        })
+        .unwrap();
         (index.read_i32().1, out.read().1)
     };
     let first = run(1);
@@ -660,9 +1118,22 @@ fn a_bad_token_id_is_a_report_with_its_place() {
     let (_, table) = b.weight(BlockType::Q8_0, 256, 5, 1);
     let ids = b.i32(vec![1, 5]); // one past the last row
     let mut out = b.zeros(DType::F32, 512);
-    let error = b.on_device::<ops::Embed>(ops::EmbedArgs { table: &table, ids: ids.device.at(0), out: out.device.at_mut(0), rows: 2 }).unwrap_err();
+    let error = b
+        .on_device::<ops::Embed>(ops::EmbedArgs {
+            table: &table,
+            ids: ids.device.at(0),
+            out: out.device.at_mut(0),
+            rows: 2,
+        })
+        .unwrap_err();
     let text = error.to_string();
-    for part in ["Embed on device simt", "kernel embed_q8_0: access out of bounds at ", "block (1, 0, 0)", "a.table (weight Q8_0, 1360 B)", "of 680 elements of 2 bytes"] {
+    for part in [
+        "Embed on device simt",
+        "kernel embed_q8_0: access out of bounds at ",
+        "block (1, 0, 0)",
+        "a.table (weight Q8_0, 1360 B)",
+        "of 680 elements of 2 bytes",
+    ] {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
 }
@@ -673,8 +1144,19 @@ fn types_without_a_kernel_are_refused_by_name() {
     let (_, w) = b.weight(BlockType::TQ1_0, 256, 2, 1);
     let x = b.random(256);
     let mut out = b.zeros(DType::F32, 2);
-    let parts = vec![MatPart { weight: &w, out: out.device.at_mut(0), accumulate: false }];
-    let text = b.on_device::<ops::MatmulQuant>(ops::MatmulArgs { x: x.device.at(0), rows: 1, parts }).unwrap_err().to_string();
+    let parts = vec![MatPart {
+        weight: &w,
+        out: out.device.at_mut(0),
+        accumulate: false,
+    }];
+    let text = b
+        .on_device::<ops::MatmulQuant>(ops::MatmulArgs {
+            x: x.device.at(0),
+            rows: 1,
+            parts,
+        })
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("no kernel for type TQ1_0"), "{text}");
 }
 

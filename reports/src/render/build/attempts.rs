@@ -1,8 +1,8 @@
 //! The attempts, one row each, in the order they ran.
 
 use crate::format::{ABSENT, clean, count, exit_words, quote, seconds, signal_name, with_unit};
-use crate::metrics::{describe, is_suspect, value};
-use crate::model::{Attempt, Leg, Report};
+use crate::metrics::{METRICS, Place, describe, is_suspect, value};
+use crate::model::{Attempt, Class, Leg, Report};
 
 use super::super::document::{Block, Cell, Chart, ChartRow, Section, Span, Table, Tone};
 use super::class_tone;
@@ -18,11 +18,14 @@ pub(super) fn section(report: &Report) -> Option<Section> {
     }
     all.sort_by_key(|(_, a)| a.n);
     let mut table = Table::new(&[
-        ">#", "leg", "round", "exit", "verdict", ">wall", "finish", ">tokens", "text", ">decode",
+        ">#", "leg", "round", "exit", "verdict", ">wall", ">tokens", "finish", "text", ">decode",
         ">prefill", "notes",
     ]);
     table.rows = all.iter().map(|(leg, a)| row(leg, a)).collect();
-    let mut blocks = vec![Block::Table(table.without_empty_columns())];
+    let table = table
+        .without_empty_columns()
+        .dispensing(&["finish", "prefill", "text"]);
+    let mut blocks = vec![Block::Table(table)];
     if all.iter().any(|(_, a)| a.warmup) {
         let words = "w: warm-up round, run and discarded.";
         blocks.push(Block::Note(words.to_owned()));
@@ -34,7 +37,7 @@ pub(super) fn section(report: &Report) -> Option<Section> {
 fn row(leg: &Leg, a: &Attempt) -> Vec<Cell> {
     let muted = if a.warmup { Tone::Muted } else { Tone::Plain };
     let v = &a.verdict;
-    let verdict = if v.class == crate::model::Class::Clean {
+    let verdict = if v.class == Class::Clean {
         "clean".to_owned()
     } else {
         format!("{}: {}", v.class, clean(&v.kind))
@@ -60,36 +63,51 @@ fn row(leg: &Leg, a: &Attempt) -> Vec<Cell> {
         Cell::toned(exit_words(&a.exit), exit_tone),
         Cell::toned(verdict, class_tone(v.class)),
         Cell::toned(seconds(a.wall_s), muted),
+        Cell::toned(tokens.map_or(ABSENT.to_owned(), count), muted),
         Cell::toned(
             a.finish_reason.as_deref().map_or(ABSENT.to_owned(), clean),
             muted,
         ),
-        Cell::toned(tokens.map_or(ABSENT.to_owned(), count), muted),
         Cell {
             text: a
                 .text
                 .as_deref()
-                .map_or(ABSENT.to_owned(), |t| quote(t, 28)),
+                .map_or(ABSENT.to_owned(), |t| quote(t, 24)),
             tone: muted,
             code: a.text.is_some(),
             link: None,
         },
-        rate(a, "decode_tok_s"),
+        main_rate(a),
         rate(a, "prefill_tok_s"),
         Cell::toned(notes(a), Tone::Warn),
     ]
 }
 
-/// A figure of speed, or why it is not printed. Void comes first: an attempt without a figure and without
-/// admissibility says why it could not have counted.
-fn rate(a: &Attempt, name: &str) -> Cell {
-    let v = value(a, name);
-    if v.is_none() {
-        return Cell::toned(ABSENT, Tone::Muted);
-    }
+/// The figure that stands for an attempt's speed, or why none is printed. Of a class only the class: its kind stands in
+/// the verdict's column.
+fn main_rate(a: &Attempt) -> Cell {
+    let any = METRICS
+        .iter()
+        .any(|m| m.place == Place::Speed && value(a, &m.name).is_some());
     match &a.speed.void_reason {
-        Some(reason) => Cell::toned(format!("VOID({})", clean(reason)), Tone::Warn),
-        None => Cell::new(with_unit(v, describe(name).unit)),
+        Some(reason) if any => {
+            let word = match a.verdict.class {
+                Class::Clean => clean(reason),
+                class => class.to_string(),
+            };
+            Cell::toned(format!("VOID({word})"), Tone::Warn)
+        }
+        Some(_) => Cell::toned(ABSENT, Tone::Muted),
+        None => rate(a, "decode_tok_s"),
+    }
+}
+
+/// A figure of an admissible attempt.
+fn rate(a: &Attempt, name: &str) -> Cell {
+    match value(a, name) {
+        Some(v) if a.speed.admissible => Cell::new(with_unit(Some(v), describe(name).unit)),
+        Some(_) => Cell::toned("VOID", Tone::Warn),
+        None => Cell::toned(ABSENT, Tone::Muted),
     }
 }
 

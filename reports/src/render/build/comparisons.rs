@@ -1,9 +1,9 @@
 //! Arms compared.
 
 use crate::compare::variables;
-use crate::format::{ABSENT, clean, number, percent, ratio, with_unit};
+use crate::format::{ABSENT, clean, percent, probability, ratio, with_unit};
 use crate::metrics::describe;
-use crate::model::{ComparedMetric, Comparison, FaultRatio, Report};
+use crate::model::{ComparedMetric, Comparison, FaultRatio, Leg, Report};
 
 use super::super::document::{Block, Cell, Section, Table, Tone};
 
@@ -21,11 +21,18 @@ pub(super) fn section(report: &Report) -> Option<Section> {
 
 fn comparison(report: &Report, c: &Comparison) -> Vec<Block> {
     let mut out = vec![Block::Text(intro(report, c))];
-    let table = table(&c.a, &c.b, &c.metrics);
+    // A row whose ratio is void on every line says nothing more than its reason does once.
+    let (void, printed): (Vec<_>, Vec<_>) = c
+        .metrics
+        .iter()
+        .cloned()
+        .partition(|m| m.void_reason.is_some());
+    let table = table(&c.a, &c.b, &printed);
     if !table.rows.is_empty() {
         out.push(Block::Table(table));
     }
-    out.extend(notes(&c.metrics).into_iter().map(Block::Note));
+    out.extend(voids(&void).into_iter().map(Block::Warning));
+    out.extend(notes(&printed).into_iter().map(Block::Note));
     out
 }
 
@@ -45,14 +52,14 @@ fn intro(report: &Report, c: &Comparison) -> String {
         ),
     };
     let tokens = match (c.same_tokens, c.first_difference) {
-        (Some(true), _) => "; tokens equal".to_owned(),
+        (Some(true), _) => format!("; tokens equal{}", where_generated(report, c)),
         (Some(false), Some(at)) => format!("; tokens DIFFER from index {at}"),
         (Some(false), None) => "; tokens DIFFER".to_owned(),
         (None, _) => "; tokens not compared".to_owned(),
     };
     let faults = c.faults.as_ref().map_or_else(String::new, |f| {
         let p =
-            f.p.map_or_else(String::new, |p| format!(", Fisher p = {}", number(p)));
+            f.p.map_or_else(String::new, |p| format!(", Fisher p = {}", probability(p)));
         format!("; faulted {} against {}{p}", fraction(&f.b), fraction(&f.a))
     });
     format!(
@@ -60,6 +67,44 @@ fn intro(report: &Report, c: &Comparison) -> String {
         clean(&c.b),
         clean(&c.a)
     )
+}
+
+/// Attempts that generated nothing are not equal to anything: how many there are to speak of.
+fn where_generated(report: &Report, c: &Comparison) -> String {
+    let all: Vec<_> = [&c.a, &c.b]
+        .into_iter()
+        .filter_map(|name| report.leg(name))
+        .flat_map(Leg::counted)
+        .collect();
+    let some = all
+        .iter()
+        .filter(|a| a.token_ids.is_some() || a.text.is_some())
+        .count();
+    if some == all.len() {
+        String::new()
+    } else {
+        format!(
+            " in the {some} of {} attempts that generated any",
+            all.len()
+        )
+    }
+}
+
+/// `VOID(reason): decode, prefill`, one for each reason.
+fn voids(metrics: &[ComparedMetric]) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for m in metrics {
+        let reason = clean(m.void_reason.as_deref().unwrap_or_default());
+        let title = describe(&m.metric).title.into_owned();
+        match groups.iter_mut().find(|(r, _)| *r == reason) {
+            Some((_, titles)) => titles.push(title),
+            None => groups.push((reason, vec![title])),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(reason, titles)| format!("VOID({reason}): no ratio of {}", titles.join(", ")))
+        .collect()
 }
 
 fn fraction(f: &FaultRatio) -> String {
@@ -97,7 +142,7 @@ pub(in crate::render) fn table(a: &str, b: &str, metrics: &[ComparedMetric]) -> 
                 m.ratio_ci95.map_or(ABSENT.to_owned(), |[low, high]| {
                     format!("{low:.3} – {high:.3}")
                 }),
-                m.p.map_or(ABSENT.to_owned(), number),
+                m.p.map_or(ABSENT.to_owned(), probability),
             ),
         };
         table.rows.push(vec![
@@ -125,6 +170,7 @@ fn outcome(m: &ComparedMetric) -> Cell {
         return Cell::toned(format!("REGRESSION{loss}"), Tone::Bad);
     }
     match m.p {
+        _ if m.ratio == Some(1.0) && m.p == Some(1.0) => Cell::toned("equal", Tone::Muted),
         _ if m.note.is_some() => Cell::toned("n too small", Tone::Warn),
         Some(p) if p < 0.05 => {
             let higher = m.ratio.is_some_and(|r| r > 1.0);
@@ -132,10 +178,10 @@ fn outcome(m: &ComparedMetric) -> Cell {
         }
         Some(_) => match m.detectable_pct {
             Some(d) => Cell::toned(
-                format!("no difference shown; would show about {}", percent(d)),
+                format!("none shown; {} would show", percent(d)),
                 Tone::Muted,
             ),
-            None => Cell::toned("no difference shown", Tone::Muted),
+            None => Cell::toned("none shown", Tone::Muted),
         },
         None => Cell::toned(ABSENT, Tone::Muted),
     }
@@ -144,7 +190,10 @@ fn outcome(m: &ComparedMetric) -> Cell {
 /// Remarks on the samples and the method, each once.
 pub(in crate::render) fn notes(metrics: &[ComparedMetric]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
-    let notes = metrics.iter().filter_map(|m| m.note.clone());
+    let notes = metrics
+        .iter()
+        .filter(|m| outcome(m).text == "n too small")
+        .filter_map(|m| m.note.as_ref().map(|n| format!("{n}.")));
     let methods = metrics
         .iter()
         .filter(|m| m.void_reason.is_none() && m.method != crate::compare::METHOD_NONE)

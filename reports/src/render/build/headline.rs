@@ -61,14 +61,8 @@ pub(super) fn summary(report: &Report) -> Vec<(String, String)> {
 /// The answer in one sentence.
 pub fn answer(report: &Report) -> String {
     let mut parts = faults(report);
-    let failing: Vec<&str> = report
-        .gates
-        .iter()
-        .filter(|g| g.status == GateStatus::Fail)
-        .map(|g| g.name.as_str())
-        .collect();
-    if parts.is_empty() && !failing.is_empty() {
-        parts.push(format!("does not hold: {}", clean(&failing.join("; "))));
+    if parts.is_empty() {
+        parts.extend(failing_gates(report));
     }
     parts.extend(regressions(report));
     if report.verdict != RunVerdict::Pass {
@@ -132,6 +126,38 @@ fn faults(report: &Report) -> Vec<String> {
         out.push(clean_legs.join(", "));
     }
     out
+}
+
+/// The gates that do not hold, equal expectations of several legs in one phrase.
+fn failing_gates(report: &Report) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+    for g in report
+        .gates
+        .iter()
+        .filter(|g| g.status == GateStatus::Fail && !g.undecided)
+    {
+        let of = g.legs.join(", ");
+        // A gate that has a name of its own keeps it.
+        let (words, of) = match g.name.strip_prefix(&of).and_then(|n| n.strip_prefix(": ")) {
+            Some(words) => (words, Some(of)),
+            None => (g.name.as_str(), None),
+        };
+        match groups.iter_mut().find(|(w, _)| *w == words) {
+            Some((_, legs)) => legs.extend(of),
+            None => groups.push((words, of.into_iter().collect())),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(words, legs)| {
+            let of = if legs.is_empty() {
+                String::new()
+            } else {
+                format!(" of {}", clean(&legs.join(", ")))
+            };
+            format!("gate `{}`{of} does not hold", clean(words))
+        })
+        .collect()
 }
 
 fn regressions(report: &Report) -> Vec<String> {
@@ -232,7 +258,7 @@ fn ratio_words(c: &crate::model::Comparison) -> Option<String> {
     let m = c.metrics.iter().find(|m| m.metric == "decode_tok_s")?;
     let r = m.ratio?;
     let interval = m.ratio_ci95.map_or_else(String::new, |[low, high]| {
-        format!(" (95 % {low:.3}–{high:.3})")
+        format!(" (95%: {low:.3}–{high:.3})")
     });
     Some(format!(
         "{} decodes at {} of {}{interval}",
@@ -301,7 +327,10 @@ pub(super) fn void(leg: &Leg) -> String {
 
 fn gates(report: &Report) -> String {
     let with = |status: GateStatus| -> Vec<&str> {
-        let gates = report.gates.iter().filter(|g| g.status == status);
+        let gates = report
+            .gates
+            .iter()
+            .filter(|g| g.status == status && !g.undecided);
         gates.map(|g| g.name.as_str()).collect()
     };
     let (pass, fail, open) = (
@@ -323,6 +352,10 @@ fn gates(report: &Report) -> String {
             fail.len(),
             shorten(&clean(first), 60)
         ));
+    }
+    let undecided = report.gates.iter().filter(|g| g.undecided).count();
+    if undecided > 0 {
+        parts.push(format!("{undecided} undecided"));
     }
     if let Some(first) = open.first() {
         parts.push(format!(

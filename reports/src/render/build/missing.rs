@@ -96,10 +96,15 @@ pub(super) fn not_claimed(report: &Report) -> Option<Section> {
         reasons.dedup();
         if let Some(first) = reasons.first() {
             let all = leg.counted().all(|a| !a.speed.admissible);
+            let void: Vec<String> = leg
+                .counted()
+                .filter(|a| !a.speed.admissible)
+                .map(|a| format!("#{}", a.n))
+                .collect();
             let of = if all {
-                "any speed"
+                "any speed".to_owned()
             } else {
-                "the speed of every attempt"
+                format!("the speed in {}", void.join(" "))
             };
             out.push(format!(
                 "{of} of {}: VOID({})",

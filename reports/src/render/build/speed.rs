@@ -13,9 +13,8 @@ pub(super) fn section(report: &Report) -> Option<Section> {
     let metrics: Vec<Metric> = names(counted)
         .iter()
         .map(|n| describe(n))
-        .filter(|m| {
-            m.speed && m.place != Place::Load || m.name == "load_gib_s" || m.name == "load_s"
-        })
+        .filter(|m| m.speed && !matches!(m.name.as_ref(), "prefill_s" | "decode_s"))
+        .filter(|m| m.place != Place::Load || matches!(m.name.as_ref(), "load_s" | "load_gib_s"))
         .collect();
     if metrics.is_empty() {
         return None;
@@ -32,12 +31,19 @@ pub(super) fn section(report: &Report) -> Option<Section> {
         ">95 % interval",
     ]);
     for metric in &metrics {
-        for leg in &report.legs {
+        for leg in report.legs.iter().filter(|l| admissible(l)) {
             table.rows.extend(row(report, metric, leg));
         }
     }
+    for leg in report.legs.iter().filter(|l| !admissible(l)) {
+        table.rows.push(void_row("all", leg));
+    }
     let mut blocks = vec![
-        Block::Table(table.without_empty_columns()),
+        Block::Table(
+            table
+                .without_empty_columns()
+                .dispensing(&["95 % interval", "min", "max"]),
+        ),
         Block::Note(
             "Medians of admissible attempts; spread is (max − min) / median. VOID(reason): no admissible figure."
                 .to_owned(),
@@ -55,6 +61,22 @@ fn samples(leg: &Leg, metric: &Metric) -> Vec<f64> {
         .collect()
 }
 
+fn admissible(leg: &Leg) -> bool {
+    leg.counted().any(|a| a.speed.admissible)
+}
+
+/// No figure, and why.
+fn void_row(metric: &str, leg: &Leg) -> Vec<Cell> {
+    let mut cells = vec![
+        Cell::new(metric),
+        Cell::new(clean(&leg.name)),
+        Cell::new("0"),
+        Cell::toned(void(leg), Tone::Warn),
+    ];
+    cells.extend((0..5).map(|_| Cell::toned(ABSENT, Tone::Muted)));
+    cells
+}
+
 /// `None` for a leg that does not have the metric at all.
 fn row(report: &Report, metric: &Metric, leg: &Leg) -> Option<Vec<Cell>> {
     leg.counted().find(|a| value(a, &metric.name).is_some())?;
@@ -66,9 +88,7 @@ fn row(report: &Report, metric: &Metric, leg: &Leg) -> Option<Vec<Cell>> {
         Cell::new(samples.len().to_string()),
     ];
     let Some(s) = stats::summary(&samples) else {
-        cells.push(Cell::toned(void(leg), Tone::Warn));
-        cells.extend((0..5).map(|_| Cell::toned(ABSENT, Tone::Muted)));
-        return Some(cells);
+        return Some(void_row(&metric.title, leg));
     };
     let compared = report
         .comparisons

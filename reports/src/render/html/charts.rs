@@ -14,7 +14,7 @@ use super::super::document::{Chart, ChartRow, Tone};
 
 const WIDTH: i32 = 960;
 const LABELS: i32 = 190;
-const NOTES: i32 = 190;
+const NOTES: i32 = 150;
 const ROW: i32 = 24;
 const TOP: i32 = 24;
 const BOTTOM: i32 = 26;
@@ -147,7 +147,7 @@ fn draw(area: &Area, chart: &Chart, rows: &[ChartRow], axis: &Axis, height: i32)
     for (kind, name) in chart.legend.iter().enumerate() {
         area.draw(&Rectangle::new([(x, 4), (x + 12, 16)], bar(kind)))?;
         text(area, name, (x + 17, 10), 12, DIM, HPos::Left, VPos::Center)?;
-        x += 40 + 8 * i32::try_from(name.len()).unwrap_or(0);
+        x += 36 + 7 * i32::try_from(name.len()).unwrap_or(0);
     }
     for (i, row) in rows.iter().enumerate() {
         let y = TOP + ROW * i32::try_from(i)? + ROW / 2;

@@ -9,6 +9,9 @@ use crate::model::Role;
 /// One self-contained HTML file.
 pub struct Html;
 
+/// Cells up to that many characters are not broken.
+const SHORT: usize = 28;
+
 const STYLE: &str = include_str!("style.css");
 
 impl Renderer for Html {
@@ -53,7 +56,7 @@ fn header(document: &Document, out: &mut String) {
     out.push_str("</dl>\n</header>\n<nav>");
     for section in &document.sections {
         out.push_str(&format!(
-            "<a href=\"#{}\">{}</a>",
+            "<a href=\"#{}\">{}</a> ",
             section.id,
             escape(&section.title)
         ));
@@ -72,6 +75,9 @@ fn section_html(section: &Section, out: &mut String) {
         match block {
             Block::Text(text) => out.push_str(&format!("<p>{}</p>\n", escape(text))),
             Block::Note(text) => out.push_str(&format!("<p class=\"note\">{}</p>\n", escape(text))),
+            Block::Warning(text) => {
+                out.push_str(&format!("<p class=\"warning\">{}</p>\n", escape(text)));
+            }
             Block::Table(table) => table_html(table, out),
             Block::Facts(facts) => facts_html(facts, out),
             Block::List(items) => list_html(items, out),
@@ -132,6 +138,9 @@ fn table_html(table: &Table, out: &mut String) {
             let mut classes = Vec::new();
             if right(i) {
                 classes.push("r");
+            }
+            if cell.text.chars().count() <= SHORT {
+                classes.push("n");
             }
             if cell.tone != Tone::Plain {
                 classes.push(class(cell.tone));

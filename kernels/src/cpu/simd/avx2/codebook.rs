@@ -98,7 +98,7 @@ impl Signs {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     fn spread(&self, j: usize) -> __m256i {
-        _mm256_shuffle_epi8(self.0[j / 4 & 1], load(&SPREAD[j & 3]))
+        _mm256_shuffle_epi8(self.0[(j / 4) & 1], load(&SPREAD[j & 3]))
     }
 
     /// The signs of group `j` as bytes of -1 or 1.

@@ -96,8 +96,9 @@ pub(crate) fn axpy<T: Lanes>(y: &mut [f32], factor: f32, a: &[T]) {
         let v = _mm256_fmadd_ps(unsafe { T::eight(a) }, f, load_f32(y));
         store_f32(y, v);
     }
+    // Fused as above: an element's result may not depend on how far from the end it lies.
     for (a, y) in a_rest.iter().zip(y_rest) {
-        *y += factor * a.one();
+        *y = a.one().mul_add(factor, *y);
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
                 }
             }
         }
-        let [low, high] = halves(&tile.scales[w * STEPS * 4 / SUB & 15]);
+        let [low, high] = halves(&tile.scales[(w * STEPS * 4 / SUB) & 15]);
         for (total, short) in total.iter_mut().zip(short) {
             total[0] = _mm256_add_epi32(total[0], _mm256_madd_epi16(short[0], low));
             total[1] = _mm256_add_epi32(total[1], _mm256_madd_epi16(short[1], high));

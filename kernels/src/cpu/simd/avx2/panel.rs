@@ -7,6 +7,7 @@ use super::tile::{COLS, ROWS, Tiles};
 use super::{codebook as c, floats, kquant as k};
 use crate::blocks::{BlockType, decode};
 use crate::cpu::acts::{ActKind, Acts};
+use crate::cpu::matmul::Rows;
 
 /// What a panel multiplies.
 #[derive(Clone, Copy)]
@@ -16,13 +17,13 @@ pub(crate) struct Panel<'a> {
     pub w: &'a [u8],
     pub row_bytes: usize,
     pub acts: &'a Acts,
-    /// The activation rows wanted; all of them if `None`.
-    pub ids: Option<&'a [u32]>,
+    /// The activation rows wanted.
+    pub which: Rows<'a>,
 }
 
 impl Panel<'_> {
     fn row(&self, i: usize) -> usize {
-        self.ids.map_or(i, |ids| ids[i] as usize)
+        self.which.get(i)
     }
 }
 
@@ -50,6 +51,8 @@ macro_rules! in_sixes {
         }
     };
 }
+
+pub(super) use in_sixes;
 
 /// Add the products of a panel to `sums`, one entry per activation row. `false` if the type has no
 /// tile of its own or the activations are not rounded for it.
@@ -80,9 +83,9 @@ pub(crate) fn run(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) -> bool {
         BlockType::Q8_0 => smalls::<34, dot32::Q80>(p, tiles, sums),
         BlockType::IQ4_NL => smalls::<18, dot32::Iq4Nl>(p, tiles, sums),
         BlockType::MXFP4 => smalls::<17, dot32::Mxfp4>(p, tiles, sums),
-        BlockType::F32 if p.acts.n() % 8 == 0 => plain::<4, floats::F32>(p, tiles, sums),
-        BlockType::F16 if p.acts.n() % 8 == 0 => plain::<2, floats::F16>(p, tiles, sums),
-        BlockType::BF16 if p.acts.n() % 8 == 0 => plain::<2, floats::Bf16>(p, tiles, sums),
+        BlockType::F32 if p.acts.n().is_multiple_of(8) => plain::<4, floats::F32>(p, tiles, sums),
+        BlockType::F16 if p.acts.n().is_multiple_of(8) => plain::<2, floats::F16>(p, tiles, sums),
+        BlockType::BF16 if p.acts.n().is_multiple_of(8) => plain::<2, floats::Bf16>(p, tiles, sums),
         _ if p.acts.kind() == ActKind::F32 => decoded(p, tiles, sums),
         _ => return false,
     }

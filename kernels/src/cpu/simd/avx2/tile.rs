@@ -249,7 +249,7 @@ impl Tiles {
                     }
                 }
                 for (k, v) in transpose(rows).into_iter().enumerate() {
-                    let column = &mut self.floats.w[8 * c + k & (COLS - 1)];
+                    let column = &mut self.floats.w[(8 * c + k) & (COLS - 1)];
                     if let Some(to) = column[8 * half..].first_chunk_mut() {
                         super::vec::store_f32(to, _mm256_castsi256_ps(v));
                     }
@@ -274,7 +274,7 @@ impl Tiles {
 /// Eight rows of eight 32-bit words as eight columns.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn transpose(r: [__m256i; 8]) -> [__m256i; 8] {
+pub(super) fn transpose(r: [__m256i; 8]) -> [__m256i; 8] {
     let [a, b, c, d, e, f, g, h] = r;
     let (ab0, ab1) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
     let (cd0, cd1) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));

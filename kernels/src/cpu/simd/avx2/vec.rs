@@ -121,13 +121,6 @@ pub(crate) fn join(low: __m128i, high: __m128i) -> __m256i {
     _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high)
 }
 
-/// Negate the bytes whose mask is all ones.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) fn negate(v: __m256i, mask: __m256i) -> __m256i {
-    _mm256_sub_epi8(_mm256_xor_si256(v, mask), mask)
-}
-
 /// Sum of eight floats, in a fixed order.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]

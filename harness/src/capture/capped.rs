@@ -1,0 +1,246 @@
+//! A file that keeps its head and its tail.
+//!
+//! Half of the cap is head, written straight to the file. The rest goes to two segment files by turns, so that the
+//! last quarter of the cap at least is kept, with constant memory. [`CappedFile::finish`] puts the tail behind the
+//! head, with a marker line between them that says how many bytes are missing.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// A bounded output file.
+#[derive(Debug)]
+pub struct CappedFile {
+    path: PathBuf,
+    head: File,
+    head_cap: u64,
+    head_len: u64,
+    seg_cap: u64,
+    segs: Vec<(PathBuf, File)>,
+    cur: usize,
+    cur_len: u64,
+    prev_len: u64,
+    total: u64,
+    lost: u64,
+    error: Option<String>,
+}
+
+/// What became of a bounded file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Bytes written to it.
+    pub total: u64,
+    /// Bytes cut out of its middle.
+    pub cut: u64,
+    /// Bytes that the disk did not take.
+    pub lost: u64,
+    /// The first error of the disk.
+    pub error: Option<String>,
+}
+
+impl CappedFile {
+    /// Makes a new file; one that exists is an error, so that no attempt writes over another.
+    pub fn create(path: &Path, cap: u64) -> io::Result<Self> {
+        let head = OpenOptions::new()
+            .write(true)
+            .read(true)
+            .create_new(true)
+            .open(path)?;
+        Ok(CappedFile {
+            path: path.to_owned(),
+            head,
+            head_cap: (cap / 2).max(1),
+            head_len: 0,
+            seg_cap: (cap / 4).max(1),
+            segs: Vec::new(),
+            cur: 0,
+            cur_len: 0,
+            prev_len: 0,
+            total: 0,
+            lost: 0,
+            error: None,
+        })
+    }
+
+    /// Appends; an error of the disk is remembered and the bytes are counted as lost.
+    pub fn write(&mut self, mut bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = self.head_cap.saturating_sub(self.head_len);
+        if room > 0 {
+            let n = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+            match self.head.write_all(&bytes[..n]) {
+                Ok(()) => self.head_len += n as u64,
+                Err(e) => self.failed(n, &e),
+            }
+            bytes = &bytes[n..];
+        }
+        while !bytes.is_empty() {
+            if let Err(e) = self.tail(&mut bytes) {
+                self.failed(bytes.len(), &e);
+                return;
+            }
+        }
+    }
+
+    fn failed(&mut self, n: usize, e: &io::Error) {
+        self.lost += n as u64;
+        if self.error.is_none() {
+            self.error = Some(e.to_string());
+        }
+    }
+
+    fn tail(&mut self, bytes: &mut &[u8]) -> io::Result<()> {
+        if self.segs.is_empty() {
+            for i in 0..2 {
+                let p = self.path.with_extension(format!("tail{i}"));
+                let f = OpenOptions::new()
+                    .write(true)
+                    .read(true)
+                    .create(true)
+                    .truncate(true)
+                    .open(&p)?;
+                self.segs.push((p, f));
+            }
+        }
+        if self.cur_len >= self.seg_cap {
+            self.cur = 1 - self.cur;
+            self.prev_len = self.cur_len;
+            self.cur_len = 0;
+            let f = &mut self.segs[self.cur].1;
+            f.set_len(0)?;
+            f.seek(SeekFrom::Start(0))?;
+        }
+        let n = usize::try_from(self.seg_cap - self.cur_len)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        self.segs[self.cur].1.write_all(&bytes[..n])?;
+        self.cur_len += n as u64;
+        *bytes = &bytes[n..];
+        Ok(())
+    }
+
+    /// Bytes written so far, cut ones included.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Puts head and tail together and syncs the file.
+    pub fn finish(mut self) -> Kept {
+        let mut cut = 0;
+        if !self.segs.is_empty() {
+            let kept = self.head_len + self.prev_len + self.cur_len + self.lost;
+            cut = self.total.saturating_sub(kept);
+            if let Err(e) = self.join(cut) {
+                self.failed(0, &e);
+            }
+            for (p, _) in &self.segs {
+                let _ = std::fs::remove_file(p);
+            }
+        }
+        if let Err(e) = self.head.sync_data() {
+            self.failed(0, &e);
+        }
+        Kept {
+            total: self.total,
+            cut,
+            lost: self.lost,
+            error: self.error,
+        }
+    }
+
+    fn join(&mut self, cut: u64) -> io::Result<()> {
+        if cut > 0 {
+            let marker =
+                format!("\n--- legwork: {cut} bytes cut here: output went past its cap ---\n");
+            self.head.write_all(marker.as_bytes())?;
+        }
+        let order = if self.prev_len > 0 {
+            vec![1 - self.cur, self.cur]
+        } else {
+            vec![self.cur]
+        };
+        let mut first = cut > 0;
+        for i in order {
+            let f = &mut self.segs[i].1;
+            f.seek(SeekFrom::Start(0))?;
+            let mut buf = vec![0u8; 64 << 10];
+            loop {
+                let n = f.read(&mut buf)?;
+                if n == 0 {
+                    break;
+                }
+                let mut part = &buf[..n];
+                if std::mem::take(&mut first) {
+                    // The tail begins inside a line: leave out its rest, if its end is near.
+                    if let Some(at) = memchr::memchr(b'\n', &part[..part.len().min(4096)]) {
+                        part = &part[at + 1..];
+                    }
+                }
+                self.head.write_all(part)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn under_the_cap_nothing_changes() {
+        let d = tempfile::tempdir().unwrap();
+        let p = d.path().join("o.raw");
+        let mut f = CappedFile::create(&p, 1000).unwrap();
+        f.write(b"abc\n");
+        f.write(&[b'x'; 600]);
+        assert_eq!(
+            f.finish(),
+            Kept {
+                total: 604,
+                ..Kept::default()
+            }
+        );
+        let mut want = b"abc\n".to_vec();
+        want.extend([b'x'; 600]);
+        assert_eq!(std::fs::read(&p).unwrap(), want);
+        assert!(
+            CappedFile::create(&p, 10).is_err(),
+            "never writes over another attempt"
+        );
+    }
+
+    #[test]
+    fn a_flood_keeps_head_and_tail_and_says_what_is_missing() {
+        let d = tempfile::tempdir().unwrap();
+        let p = d.path().join("o.raw");
+        let mut f = CappedFile::create(&p, 4000).unwrap();
+        for i in 0..10_000 {
+            f.write(format!("line {i}\n").as_bytes());
+        }
+        let k = f.finish();
+        let text = std::fs::read_to_string(&p).unwrap();
+        assert!(text.starts_with("line 0\nline 1\n"));
+        assert!(text.ends_with("line 9998\nline 9999\n"));
+        assert!(text.contains(&format!("--- legwork: {} bytes cut here", k.cut)));
+        assert!(k.cut > 0 && k.total - k.cut <= 4000 && k.total - k.cut >= 3000);
+        assert!(std::fs::metadata(&p).unwrap().len() < 4200);
+        assert_eq!(
+            std::fs::read_dir(d.path()).unwrap().count(),
+            1,
+            "segments are removed"
+        );
+    }
+
+    #[test]
+    fn the_tail_is_whole_just_above_the_cap_of_the_head() {
+        let d = tempfile::tempdir().unwrap();
+        let p = d.path().join("o.raw");
+        let mut f = CappedFile::create(&p, 40).unwrap();
+        f.write(b"0123456789012345678901234567");
+        let k = f.finish();
+        assert_eq!(k.cut, 0);
+        assert_eq!(std::fs::read(&p).unwrap(), b"0123456789012345678901234567");
+    }
+}
