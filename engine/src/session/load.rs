@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use legwork_kernels::cpu::Pool;
+use legwork_kernels::device::DeviceKind;
 use legwork_kernels::knobs::Knobs;
 use legwork_kernels::registry::{Registry, Selected, Tier};
 
-use super::{EngineError, KvFit, ModelOptions, available_memory, device};
+use super::placement::PlacedStore;
+use super::{EngineError, KvFit, ModelOptions, Placement, available_memory, device};
 use crate::builtin::resolve_model;
 use crate::events::{Event, Events};
-use crate::forward::{CacheSpec, Forward, KvCache};
+use crate::forward::{CacheSpec, ExpertStream, Forward, KvCache};
 use crate::gguf::Gguf;
 use crate::gguf::load::{self, LoadOptions};
-use crate::model::{Config, ModelError, Weights};
+use crate::model::{Config, ModelError, Weights, WithoutExperts, is_routed_expert};
+use crate::synth::parse_bytes;
 use crate::tokenizer::Tokenizer;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -85,15 +88,26 @@ impl Session {
             mode: options.load_mode().into(),
             ..LoadOptions::default()
         };
+        let names: Vec<&str> = gguf.tensors().iter().map(|t| &*t.name).collect();
+        let placement = Placement::resolve(&config, &names, kind, knobs.cpu_moe, &options.place)?;
+        if let Some(line) = placement.line() {
+            eprintln!("{line}");
+        }
+        let expert_cache = expert_cache(options)?;
         let (store, stats) = load::Weights::load(Arc::clone(&gguf), &load, |t| {
             Weights::used(&config, &t.name)
+                && (expert_cache.is_none() || !is_routed_expert(&t.name))
         })?;
-        let weights = Weights::bind(
-            &gguf,
-            &config,
-            &opened.store(&store),
-            &*opened.device.domain,
-        )?;
+        let placed = PlacedStore {
+            host: &store,
+            device: &opened.store(&store),
+            placement: &placement,
+        };
+        let domain = &*opened.device.domain;
+        let weights = match expert_cache {
+            Some(_) => Weights::bind(&gguf, &config, &WithoutExperts(&placed), domain)?,
+            None => Weights::bind(&gguf, &config, &placed, domain)?,
+        };
         if knobs.load_stats {
             eprintln!("[vt load] weights {stats}");
             if let Some(note) = &stats.note {
@@ -160,7 +174,10 @@ impl Session {
         let mut registry = registry(knobs, options, &events);
         opened.register(&mut registry);
         let max_rows = options.ubatch.min(tokens).max(sequences);
-        let forward = Forward::new(
+        let stream = expert_cache
+            .map(|bytes| ExpertStream::new(Arc::clone(&gguf), &config, &weights, bytes))
+            .transpose()?;
+        let mut forward = Forward::new(
             config,
             weights,
             cache,
@@ -169,6 +186,18 @@ impl Session {
             opened.device,
             max_rows,
         )?;
+        if kind != DeviceKind::Cpu && (stream.is_some() || placement.experts_on_cpu.contains(&true))
+        {
+            // Streamed experts are in host memory, so they run there.
+            let layers = match &stream {
+                Some(_) => vec![true; placement.experts_on_cpu.len()],
+                None => placement.experts_on_cpu,
+            };
+            forward.place_experts(layers)?;
+        }
+        if let Some(stream) = stream {
+            forward.stream_experts(stream);
+        }
         let load_secs = started.elapsed().as_secs_f64();
         Ok(Session {
             gguf,
@@ -198,9 +227,27 @@ impl Session {
     /// Prints how often the reference tier was used.
     pub fn report_reference_hits(&self) {
         let hits = self.forward.registry().reference_hits();
+        if let Some(stats) = self.forward.stream_stats() {
+            eprintln!("{stats}");
+        }
         eprintln!("reference-tier hits: {hits}");
         self.events.send(&Event::ReferenceTierHits { hits });
     }
+}
+
+/// The size of the expert cache, if one was asked for.
+fn expert_cache(options: &ModelOptions) -> Result<Option<usize>, EngineError> {
+    let Some(text) = &options.expert_cache else {
+        return Ok(None);
+    };
+    parse_bytes(text)
+        .and_then(|b| usize::try_from(b).ok())
+        .map(Some)
+        .ok_or_else(|| {
+            EngineError::Usage(format!(
+                "--expert-cache {text}: not a size; write e.g. 24GiB or 500MB"
+            ))
+        })
 }
 
 fn registry(knobs: Knobs, options: &ModelOptions, events: &Arc<Events>) -> Registry {

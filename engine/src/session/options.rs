@@ -99,6 +99,13 @@ pub struct ModelOptions {
     /// Folder of GPU code objects that replaces the built-in ones
     #[arg(long, value_name = "DIR")]
     pub kernels: Option<std::path::PathBuf>,
+    /// Run tensors on another device than the rest: PATTERN=DEVICE with * for anything, e.g. 'blk.7.ffn_*_exps.weight=cpu';
+    /// only routed experts can be placed (VT_CPU_MOE=1 places them all on the CPU)
+    #[arg(long, value_name = "PATTERN=DEVICE")]
+    pub place: Vec<String>,
+    /// Page routed experts from disk through a cache of this size, e.g. 24GiB, instead of loading them all
+    #[arg(long, value_name = "SIZE")]
+    pub expert_cache: Option<String>,
     /// CPU threads [default: all cores that this process may use]
     #[arg(long, short, value_name = "N")]
     pub threads: Option<usize>,

@@ -1,8 +1,10 @@
 //! Which layers' routed experts run on the CPU while the rest runs on the engine's device.
 
 use legwork_kernels::device::DeviceKind;
+use legwork_kernels::tensor::WeightData;
 
-use crate::model::{Config, is_routed_expert};
+use crate::gguf::{Gguf, GgufError, TensorInfo};
+use crate::model::{Config, WeightStore, is_routed_expert};
 
 use super::EngineError;
 
@@ -91,6 +93,24 @@ impl Placement {
     #[must_use]
     pub fn line(&self) -> Option<&str> {
         (!self.line.is_empty()).then_some(self.line.as_str())
+    }
+}
+
+/// Keeps experts that run on the CPU in host memory, and everything else where `device` puts it.
+pub(super) struct PlacedStore<'a> {
+    pub host: &'a dyn WeightStore,
+    pub device: &'a dyn WeightStore,
+    pub placement: &'a Placement,
+}
+
+impl WeightStore for PlacedStore<'_> {
+    fn data(&self, gguf: &Gguf, info: &TensorInfo) -> Result<WeightData, GgufError> {
+        let on_cpu = is_routed_expert(&info.name)
+            && layer_of(&info.name)
+                .and_then(|l| self.placement.experts_on_cpu.get(l).copied())
+                .unwrap_or(false);
+        let store = if on_cpu { self.host } else { self.device };
+        store.data(gguf, info)
     }
 }
 
