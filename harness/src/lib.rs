@@ -8,6 +8,7 @@ pub mod journal;
 pub mod legfile;
 pub mod os;
 pub mod plan;
+pub mod repro;
 pub mod run;
 pub mod stage;
 pub mod supervise;

@@ -43,6 +43,7 @@ pub fn main() -> ProcessExit {
     let done = match cli.command {
         Command::Run(args) => run_cmd::run(&args, &cli.global, terminal, argv),
         Command::Resume(args) => run_cmd::resume(&args, &cli.global, terminal, argv),
+        Command::Repro(args) => run_cmd::repro(&args, &cli.global, terminal, argv),
         Command::Check(args) => check::check(&args, terminal),
         Command::Report(args) => report::report(&args, terminal),
         Command::Triage(args) => {

@@ -29,8 +29,8 @@ pub use error::RunError;
 pub use finish::{conclusions, load_report, render_to, write_reports};
 pub use observe::{Observed, observe};
 pub use options::{Options, Verbosity};
-pub use resume::resume;
-pub use session::run;
+pub use resume::{resume, set_as_run};
+pub use session::{Done, run};
 pub use stop::StopFlags;
 
 /// A command line as one would type it in a shell.

@@ -24,6 +24,17 @@ use crate::plan::{Plan, Step, draw_seed, plan, report_leg};
 use crate::stage::{Program, Stage, StageError, mount_of, stage_leg};
 use crate::supervise;
 
+/// A run that is over.
+#[derive(Debug)]
+pub struct Done {
+    /// The exit code.
+    pub code: ExitCode,
+    /// The report as written.
+    pub report: Report,
+    /// Where it lies.
+    pub dir: RunDir,
+}
+
 /// A run in progress.
 pub(super) struct Session<'a> {
     pub set: &'a LegSet,
@@ -51,11 +62,7 @@ pub(super) struct Session<'a> {
 ///
 /// # Errors
 /// When nothing could be run at all; whatever an attempt does is in the report.
-pub fn run(
-    mut set: LegSet,
-    selection: &Selection,
-    options: &Options,
-) -> Result<ExitCode, RunError> {
+pub fn run(mut set: LegSet, selection: &Selection, options: &Options) -> Result<Done, RunError> {
     set.select(selection)?;
     if set.legs.is_empty() || set.legs.iter().all(|l| l.repeat == 0) {
         return Err(RunError::Nothing(format!(
@@ -270,7 +277,11 @@ impl<'a> Session<'a> {
             }
             return;
         }
-        let relative = RunDir::attempt(step, &leg.name);
+        // The folder is there before the journal speaks of it, and empty: what a resumption finds in it was captured.
+        let made = self.dir.make_attempt(step, &leg.name);
+        let relative = made
+            .as_ref()
+            .map_or_else(|_| RunDir::attempt(step, &leg.name), Clone::clone);
         let folder = self.dir.path.join(&relative);
         self.record(
             Entry::StepBegin {
@@ -285,8 +296,8 @@ impl<'a> Session<'a> {
             "{} {}/{} {kind} {}",
             leg.name, step.n, self.last_n, step.round
         ));
-        let attempt = match std::fs::create_dir_all(&folder) {
-            Ok(()) => self.attempt(step, &relative, &folder),
+        let attempt = match made {
+            Ok(_) => self.attempt(step, &relative, &folder),
             Err(e) => infra(
                 step,
                 "attempt-folder",
@@ -516,7 +527,7 @@ impl<'a> Session<'a> {
     }
 
     /// Concludes, writes every report, prints the table and gives the exit code.
-    pub(super) fn close(mut self) -> ExitCode {
+    pub(super) fn close(mut self) -> Done {
         self.live.finish();
         self.report.run.finished = Some(Utc::now());
         for ((leg, why), n) in std::mem::take(&mut self.skipped) {
@@ -566,7 +577,11 @@ impl<'a> Session<'a> {
             self.options,
             written.err().map(|e| e.to_string()).as_deref(),
         );
-        code
+        Done {
+            code,
+            report: self.report,
+            dir: self.dir,
+        }
     }
 }
 
