@@ -1,5 +1,6 @@
 //! The harness: leg files, plan, staging, supervision, evidence, triage, journal, reports and the command line.
 
+pub mod board;
 pub mod capture;
 pub mod cli;
 pub mod evidence;

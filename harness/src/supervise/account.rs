@@ -8,6 +8,7 @@ use legwork_reports::model::{Descendant, Exit, Files, Leak};
 use super::attempt::Attempt;
 use super::spec::{AttemptOutcome, CollectorNote, CoreFile, KernelLogInfo};
 use crate::capture::reader::Captured;
+use crate::evidence::board_dump;
 use crate::evidence::telemetry::Sample;
 use crate::os::clock;
 
@@ -99,6 +100,7 @@ fn outcome(
     kernel_log: KernelLogInfo,
     cores: Vec<CoreFile>,
 ) -> AttemptOutcome {
+    let rough = a.was_rough();
     let Attempt {
         spec,
         mut warnings,
@@ -168,6 +170,10 @@ fn outcome(
             .clone()
             .unwrap_or_else(|| format!("{} records", kernel_log.records)),
     });
+    if rough {
+        board_dump::keep_device_dumps(&a.root, &spec.dir, &a.device_dumps_before, &mut collectors);
+        board_dump::keep_gpu_cores(&spec.dir, &spec.cwd, a.core_setup.started, &mut collectors);
+    }
     for c in &cores {
         for n in &c.notes {
             collectors.push(CollectorNote {
