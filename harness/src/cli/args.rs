@@ -70,6 +70,8 @@ pub enum Command {
     /// Run a failed attempt again as it was, and say whether the same trouble shows.
     #[command(after_help = teach::REPRO)]
     Repro(ReproArgs),
+    /// Say what this machine can and cannot collect, and the command that mends it.
+    Doctor(DoctorArgs),
     /// List the built-in leg sets, or print one.
     Legs(LegsArgs),
     /// Print the JSON Schema of leg files or of report.json.
@@ -266,6 +268,23 @@ pub struct ReproArgs {
     /// Where and how the run is kept.
     #[command(flatten)]
     pub place: PlaceArgs,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Folder of the run directories.
+    #[arg(long, value_name = "DIR", default_value = "runs", env = "LEGWORK_OUT")]
+    pub out: PathBuf,
+    /// Lift the quarantine of a board: somebody has looked at it.
+    #[arg(long)]
+    pub clear_quarantine: bool,
+    /// Read board files below this folder: a fake board.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub sysroot: Option<PathBuf>,
 }
 
 /// Arguments of `legs`.

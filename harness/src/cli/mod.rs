@@ -3,6 +3,7 @@
 
 mod args;
 mod check;
+mod doctor;
 mod legs;
 mod report;
 mod run_cmd;
@@ -44,6 +45,7 @@ pub fn main() -> ProcessExit {
         Command::Run(args) => run_cmd::run(&args, &cli.global, terminal, argv),
         Command::Resume(args) => run_cmd::resume(&args, &cli.global, terminal, argv),
         Command::Repro(args) => run_cmd::repro(&args, &cli.global, terminal, argv),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Check(args) => check::check(&args, terminal),
         Command::Report(args) => report::report(&args, terminal),
         Command::Triage(args) => {

@@ -27,6 +27,7 @@ pub use dir::RunDir;
 pub use env::{EnvError, HYGIENE_PREFIXES, child_env};
 pub use error::RunError;
 pub use finish::{conclusions, load_report, render_to, write_reports};
+pub use identity::current_board;
 pub use observe::{Observed, observe};
 pub use options::{Options, Verbosity};
 pub use resume::{resume, set_as_run};

@@ -181,7 +181,13 @@ impl<'a> Session<'a> {
                 ..report_leg(leg)
             })
             .collect();
-        self.report.identity = identity::collect(self.set, &stage, &self.programs, self.options);
+        self.report.identity = identity::collect(
+            self.set,
+            &stage,
+            &self.programs,
+            self.options,
+            &self.dir.path,
+        );
         self.stage = Some(stage);
         self.report.files = Files::from([
             ("leg file as run".to_owned(), "legs.yaml".to_owned()),
@@ -421,10 +427,9 @@ impl<'a> Session<'a> {
                 },
                 true,
             );
-            identity::quarantine(&format!(
-                "attempt {} of {}: a process survived SIGKILL",
-                step.n, self.dir.id
-            ));
+            let why = format!("attempt {}: a process survived SIGKILL", step.n);
+            let trouble = identity::set_aside(self.set, self.options, &why, &self.dir.id);
+            self.report.warnings.extend(trouble);
         }
         attempt
     }

@@ -46,6 +46,8 @@ impl Bench {
                 command.env(name, value);
             }
         }
+        // Tests run side by side: on a machine with a board each has its own lock.
+        command.env("LEGWORK_STATE_DIR", self.path().join("state"));
         command
     }
 
