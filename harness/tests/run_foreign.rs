@@ -430,3 +430,28 @@ fn a_failed_attempt_is_run_again_as_it_was() {
         mended.said()
     );
 }
+
+/// Whether this machine writes cores into a file or hands them to a program decides where the core comes from; where it can be
+/// had, it is kept, and where gdb is, there is a backtrace.
+#[test]
+fn the_core_of_a_crash_is_kept_with_a_backtrace() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with('|') || pattern.starts_with('@') || pattern.trim().is_empty() {
+        eprintln!("left out: cores go to {pattern:?} here");
+        return;
+    }
+    let bench = Bench::new();
+    let ran = bench.run(
+        "name: t\nlegs: [{name: a, command: [/bin/sh, -c, 'echo x; kill -SEGV $$'], core: full}]\n",
+        &[],
+    );
+    ran.expect_code(13);
+    let attempt = &ran.report().legs[0].attempts[0];
+    let folder = ran.dir().join("attempts/001-a-r1");
+    let cores = std::fs::read_dir(folder.join("cores")).map(|d| d.flatten().count()).unwrap_or(0);
+    assert!(cores > 0, "no core kept\n{:?}\n{}", attempt.verdict.warnings, ran.said());
+    if std::process::Command::new("gdb").arg("--version").output().is_ok() {
+        let backtrace = std::fs::read_to_string(folder.join("backtrace.txt")).unwrap();
+        assert!(backtrace.contains("#0"), "{backtrace}");
+    }
+}
