@@ -81,6 +81,19 @@ pub fn current_board() -> String {
         .collect()
 }
 
+/// Other processes that hold the GPU while this set is to use it.
+pub(super) fn gpu_users(set: &LegSet, options: &Options) -> Vec<String> {
+    if options.sysroot.is_some() || board_name(set, options).is_none() {
+        return Vec::new();
+    }
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let users = crate::board::users::foreign(&[own]);
+    users
+        .iter()
+        .map(|u| format!("{} (pid {})", u.comm, u.pid))
+        .collect()
+}
+
 /// Nothing further is run on this board until somebody has looked at it.
 pub(super) fn set_aside(set: &LegSet, options: &Options, why: &str, run: &str) -> Option<String> {
     let board = board_name(set, options)?;

@@ -205,6 +205,20 @@ impl<'a> Session<'a> {
                 .extend(broken.into_iter().map(|b| format!("pin ignored: {b}")));
         }
         self.report.warnings.extend(self.plan.warnings.clone());
+        if let Some(mount) = mount_of(&self.dir.path).filter(crate::stage::Mount::network) {
+            self.warn_once(&format!(
+                "the run directory lies on a network file system ({} at {}): captures are lost with it; use --out on a local disk and --archive for the share",
+                mount.fs_type,
+                mount.point.display()
+            ));
+        }
+        let others = identity::gpu_users(self.set, self.options);
+        if !others.is_empty() {
+            self.warn_once(&format!(
+                "other processes use the GPU: {}",
+                others.join(", ")
+            ));
+        }
         for warning in &self.plan.warnings {
             self.live.say(&format!("warning: {warning}"));
         }
