@@ -47,9 +47,12 @@ impl Hang {
         if rc != 0 {
             return Err(format!("mount: {}", std::io::Error::last_os_error()));
         }
-        std::thread::spawn(move || serve(dev));
+        let stop = Arc::new(AtomicBool::new(false));
+        let s = Arc::clone(&stop);
+        std::thread::spawn(move || serve(dev, &s)); // its end closes the device: the connection is aborted
         Ok(Hang {
             point: point.into(),
+            stop,
         })
     }
 }
