@@ -1,2 +1,12 @@
 //! The one binary.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    // Before the command line is read and before any thread exists: the stub between the supervisor and its child.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|a| a == "spawn-stub")
+    {
+        std::process::exit(legwork::supervise::stub::main());
+    }
+    legwork::cli::main()
+}

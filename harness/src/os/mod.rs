@@ -4,9 +4,11 @@
 pub mod cgroup;
 pub mod clock;
 pub mod helper;
+pub mod page_cache;
 pub mod proc_events;
 pub mod process;
 pub mod procfs;
 pub mod pty;
 pub mod root;
+pub mod terminal;
 pub mod wake;

@@ -104,7 +104,7 @@ fn flood() {
     });
     let o = &r.outcome;
     println!(
-        "pty: {} bytes in {:.2} s = {:.0} MB/s; supervisor RSS {before} MiB before, {} MiB at its peak",
+        "pty: {} bytes in {:.2} s = {:.0} MB/s; supervisor RSS {before:.1} MiB before, {:.1} MiB at its peak",
         o.output_bytes.unwrap_or(0),
         o.wall_s,
         o.output_bytes.unwrap_or(0) as f64 / 1e6 / o.wall_s,

@@ -156,6 +156,16 @@ pub enum Stamps {
     Suspect,
 }
 
+/// Where an attempt's phase durations come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PhaseSource {
+    /// Stamped by the engine itself, at the source.
+    Events,
+    /// Derived from the moments at which lines were read.
+    Stamps,
+}
+
 /// Paths of the attempt's files, relative to the run directory.
 pub type Files = BTreeMap<String, String>;
 
@@ -198,6 +208,67 @@ pub struct Attempt {
     pub output_bytes: Option<u64>,
     /// Whether stamps can be read as times; `null` when there are none.
     pub stamps: Option<Stamps>,
+    /// Where the phase durations come from; `null` when there are none or it is not known.
+    #[serde(default)]
+    pub phases_from: Option<PhaseSource>,
+    /// Why generation stopped, in the engine's word: `length`, `stop`, …
+    #[serde(default)]
+    pub finish_reason: Option<String>,
+    /// Boot id read when the attempt had ended; a change voids every figure from then on.
+    #[serde(default)]
+    pub boot_id: Option<String>,
+    /// What the supervisor saw that voids the speed: a model on a network share, a stopped clock, …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub void_notes: Vec<String>,
     /// The attempt's files.
     pub files: Files,
+}
+
+impl Attempt {
+    /// An attempt of which nothing is known yet but when it began: every observation is absent, its verdict is
+    /// `inconclusive`, its speed is void.
+    #[must_use]
+    pub fn new(n: u32, round: u32, started: chrono::DateTime<chrono::Utc>) -> Self {
+        Attempt {
+            n,
+            round,
+            warmup: false,
+            started,
+            wall_s: 0.0,
+            exit: Exit::default(),
+            descendants: Vec::new(),
+            verdict: Verdict::new(
+                super::Class::Inconclusive,
+                "not-judged",
+                super::Confidence::Low,
+                "not judged yet",
+            ),
+            phases: Phases::default(),
+            metrics: Metrics::default(),
+            speed: Speed {
+                admissible: false,
+                void_reason: Some("not judged".to_owned()),
+            },
+            text: None,
+            token_ids: None,
+            reference_tier_hits: None,
+            provider_lines: None,
+            leaks: Vec::new(),
+            output_bytes: None,
+            stamps: None,
+            phases_from: None,
+            finish_reason: None,
+            boot_id: None,
+            void_notes: Vec::new(),
+            files: Files::new(),
+        }
+    }
+
+    /// The first process of the attempt that crashed below the leader, if one did.
+    #[must_use]
+    pub fn crashed_descendant(&self) -> Option<&Descendant> {
+        self.descendants
+            .iter()
+            .find(|d| d.end.is_some_and(|end| end.crashed()))
+    }
 }

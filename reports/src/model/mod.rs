@@ -10,11 +10,12 @@ mod run;
 mod verdict;
 
 pub use attempt::{
-    Attempt, Descendant, Exit, Files, Leak, Metrics, Phases, ProcessEnd, Speed, Stamps, TimedOut,
+    Attempt, Descendant, Exit, Files, Leak, Metrics, PhaseSource, Phases, ProcessEnd, Speed,
+    Stamps, TimedOut,
 };
 pub use exit_code::ExitCode;
 pub use run::{
-    ComparedMetric, Comparison, GateResult, GateStatus, Leg, Owed, REPORT_SCHEMA, REPORT_VERSION,
-    Report, RunInfo, RunVerdict,
+    ComparedFaults, ComparedMetric, Comparison, FaultRatio, GateResult, GateStatus, Leg, LegKind,
+    Owed, REPORT_SCHEMA, REPORT_VERSION, Report, RunInfo, RunVerdict,
 };
 pub use verdict::{Class, Confidence, EvidenceLine, Role, StackGate, StackState, Verdict};

@@ -1,0 +1,190 @@
+//! The timed loops.
+
+use std::time::Instant;
+
+use crate::forward::{Row, Step, Wanted};
+use crate::model::{Config, Weights};
+use crate::session::{EngineError, Session};
+
+/// One test: a prompt of `n_prompt` tokens, or `n_gen` tokens one at a time, after `depth` tokens of context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Test {
+    /// Prompt tokens; 0 for a decode test.
+    pub n_prompt: usize,
+    /// Generated tokens; 0 for a prompt test.
+    pub n_gen: usize,
+    /// Tokens in the cache before the clock starts.
+    pub depth: usize,
+    /// Sequences decoded together.
+    pub batch: usize,
+}
+
+impl Test {
+    /// Tokens of context that the test needs per sequence.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.depth + self.n_prompt + self.n_gen
+    }
+
+    /// Name as llama-bench prints it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let base = if self.n_prompt > 0 {
+            format!("pp{}", self.n_prompt)
+        } else {
+            format!("tg{}", self.n_gen)
+        };
+        let batch = if self.batch > 1 {
+            format!(" x {}", self.batch)
+        } else {
+            String::new()
+        };
+        if self.depth > 0 {
+            format!("{base}{batch} @ d{}", self.depth)
+        } else {
+            base + &batch
+        }
+    }
+
+    /// Tokens that the clock runs for.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        (self.n_prompt + self.n_gen) * self.batch
+    }
+}
+
+/// Runs a test once to warm up and `repeats` times with the clock; seconds of each. The context of a decode test at a depth
+/// is filled once: decoding again from the same depth overwrites the same cache slots.
+///
+/// # Errors
+/// As [`crate::forward::Forward::step`].
+pub fn run(session: &mut Session, test: Test, repeats: usize) -> Result<Vec<f64>, EngineError> {
+    let mut tokens = Tokens::new(session.forward.config().vocab);
+    for s in 0..test.batch {
+        feed(session, &tokens.take(test.depth), 0, s)?;
+    }
+    let mut samples = Vec::with_capacity(repeats);
+    for i in 0..=repeats {
+        let prompt = tokens.take(test.n_prompt);
+        let generated: Vec<Vec<u32>> = (0..test.n_gen).map(|_| tokens.take(test.batch)).collect();
+        let started = Instant::now();
+        if test.n_prompt > 0 {
+            for s in 0..test.batch {
+                feed(session, &prompt, test.depth, s)?;
+            }
+        }
+        for (g, ids) in generated.iter().enumerate() {
+            let position = (test.depth + test.n_prompt + g) as u32;
+            let rows: Vec<Row> = ids
+                .iter()
+                .enumerate()
+                .map(|(s, t)| Row {
+                    token: *t,
+                    position,
+                    sequence: s as u32,
+                })
+                .collect();
+            session.forward.step(
+                &Step {
+                    rows: &rows,
+                    wanted: Wanted::All,
+                },
+                None,
+                &mut |_, _| (),
+            )?;
+        }
+        // The first pass brings caches, page tables and clocks to where the others find them.
+        if i > 0 {
+            samples.push(started.elapsed().as_secs_f64());
+        }
+    }
+    Ok(samples)
+}
+
+/// Sends tokens through the model from `first`; the last token's logits are computed, as a server would.
+fn feed(
+    session: &mut Session,
+    ids: &[u32],
+    first: usize,
+    sequence: usize,
+) -> Result<(), EngineError> {
+    let chunk = session.forward.max_rows();
+    let chunks = ids.len().div_ceil(chunk);
+    for (c, part) in ids.chunks(chunk).enumerate() {
+        let rows: Vec<Row> = part
+            .iter()
+            .enumerate()
+            .map(|(i, t)| Row {
+                token: *t,
+                position: (first + c * chunk + i) as u32,
+                sequence: sequence as u32,
+            })
+            .collect();
+        let wanted = if c + 1 == chunks {
+            Wanted::Last
+        } else {
+            Wanted::None
+        };
+        session.forward.step(
+            &Step {
+                rows: &rows,
+                wanted,
+            },
+            None,
+            &mut |_, _| (),
+        )?;
+    }
+    Ok(())
+}
+
+/// Token ids without a pattern that a model or a cache could use: a 64-bit LCG (Knuth's MMIX constants), the high bits.
+struct Tokens {
+    state: u64,
+    vocab: u64,
+}
+
+impl Tokens {
+    fn new(vocab: usize) -> Self {
+        Tokens {
+            state: 1,
+            vocab: vocab.max(1) as u64,
+        }
+    }
+
+    fn take(&mut self, n: usize) -> Vec<u32> {
+        (0..n)
+            .map(|_| {
+                self.state = self
+                    .state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                ((self.state >> 33) % self.vocab) as u32
+            })
+            .collect()
+    }
+}
+
+/// Bytes of weights that one decoded token reads: everything but the embedding and the experts that are not chosen.
+#[must_use]
+pub fn bytes_per_token(session: &Session) -> f64 {
+    let config: &Config = session.forward.config();
+    let chosen = config
+        .moe
+        .as_ref()
+        .map_or(0.0, |m| m.used as f64 / m.experts as f64);
+    let tied = session.gguf.tensor("output.weight").is_none();
+    session
+        .gguf
+        .tensors()
+        .iter()
+        .filter(|t| Weights::used(config, &t.name))
+        .map(|t| {
+            let part = match &*t.name {
+                "token_embd.weight" if !tied => 1.0 / config.vocab.max(1) as f64,
+                name if name.contains("_exps.") => chosen,
+                _ => 1.0,
+            };
+            t.bytes as f64 * part
+        })
+        .sum()
+}

@@ -1,0 +1,41 @@
+//! What a step is given and what it gives back.
+
+/// One token of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Token id.
+    pub token: u32,
+    /// Position in its sequence; the rows of a sequence come in order of position.
+    pub position: u32,
+    /// Its sequence.
+    pub sequence: u32,
+}
+
+/// Which rows' logits are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// None: an inner chunk of a prefill.
+    None,
+    /// The last row's.
+    Last,
+    /// All rows', in order.
+    All,
+}
+
+/// Tokens that go through the model together.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// The tokens.
+    pub rows: &'a [Row],
+    /// Which logits are wanted.
+    pub wanted: Wanted,
+}
+
+/// What to look at while a step runs; filled when given.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Probe {
+    /// The last row's hidden state: the embedding, then after each layer.
+    pub hidden: Vec<Vec<f32>>,
+    /// Per layer, the keys that the last row attended to, ascending; `None` in a dense step.
+    pub selected: Vec<Option<Vec<i32>>>,
+}

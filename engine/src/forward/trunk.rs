@@ -1,0 +1,335 @@
+//! Embedding, layers, head.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use legwork_kernels::cpu::Pool;
+use legwork_kernels::device::DeviceKind;
+use legwork_kernels::ops::{
+    Ctx, Embed, EmbedArgs, MatPart, MatmulArgs, MatmulQuant, Op, OpError, RmsNorm, RmsNormArgs,
+};
+use legwork_kernels::registry::Registry;
+use legwork_kernels::tensor::{DType, HostDomain, MemoryDomain, Tensor, TensorError, Weight};
+
+use super::workspace::Workspace;
+use super::{ExpertStream, KvCache, Probe, Step, StreamStats, Wanted};
+use crate::model::{Config, ModelError, Weights};
+
+/// A device as the forward sees it.
+pub struct Device {
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// Its memory.
+    pub domain: Arc<dyn MemoryDomain>,
+    /// What its providers keep between operations; `None` on the CPU.
+    pub state: Option<Box<dyn Any + Send>>,
+}
+
+impl Device {
+    /// The CPU.
+    #[must_use]
+    pub fn cpu() -> Self {
+        Device {
+            kind: DeviceKind::Cpu,
+            domain: Arc::new(HostDomain),
+            state: None,
+        }
+    }
+}
+
+/// What operations run with.
+pub(super) struct Runner {
+    pub registry: Arc<Registry>,
+    pub pool: Arc<Pool>,
+    pub device: Device,
+}
+
+impl Runner {
+    pub fn run<O: Op>(&mut self, args: O::Args<'_>) -> Result<(), OpError> {
+        let mut ctx = Ctx {
+            pool: &self.pool,
+            device: self.device.state.as_deref_mut(),
+        };
+        self.registry.run::<O>(&mut ctx, self.device.kind, args)
+    }
+
+    /// Runs an operation on host tensors, whatever the device.
+    pub fn run_on_cpu<O: Op>(&mut self, args: O::Args<'_>) -> Result<(), OpError> {
+        let mut ctx = Ctx {
+            pool: &self.pool,
+            device: None,
+        };
+        self.registry.run::<O>(&mut ctx, DeviceKind::Cpu, args)
+    }
+
+    /// One product without accumulation.
+    pub fn matmul<'a>(
+        &mut self,
+        weight: &'a Weight,
+        x: &'a Tensor,
+        out: &'a mut Tensor,
+        rows: usize,
+        accumulate: bool,
+    ) -> Result<(), OpError> {
+        let parts = vec![MatPart {
+            weight,
+            out: out.at_mut(0),
+            accumulate,
+        }];
+        self.run::<MatmulQuant>(MatmulArgs {
+            x: x.at(0),
+            rows,
+            parts,
+        })
+    }
+}
+
+/// A model on a device, ready for steps.
+pub struct Forward {
+    pub(super) config: Config,
+    pub(super) weights: Weights,
+    pub(super) runner: Runner,
+    pub(super) ws: Workspace,
+    pub(super) cache: KvCache,
+    pub(super) stream: Option<ExpertStream>,
+    pub(super) host_experts: Option<HostExperts>,
+}
+
+/// Layers whose routed experts run on the CPU while the rest runs on a device.
+pub(super) struct HostExperts {
+    pub layers: Vec<bool>,
+    /// `[rows, hidden]` on the device: what the experts gave.
+    pub sum: Tensor,
+}
+
+impl Forward {
+    /// Joins a model, a cache and a device. Steps may have up to `max_rows` rows.
+    ///
+    /// # Errors
+    /// Not enough memory for the activations.
+    pub fn new(
+        config: Config,
+        weights: Weights,
+        cache: KvCache,
+        registry: Arc<Registry>,
+        pool: Arc<Pool>,
+        device: Device,
+        max_rows: usize,
+    ) -> Result<Self, ModelError> {
+        let ws = Workspace::new(
+            &config,
+            max_rows.max(1),
+            cache.spec().tokens,
+            &*device.domain,
+        )
+        .map_err(|source| ModelError::Memory {
+            what: "activations".to_owned(),
+            source,
+        })?;
+        Ok(Forward {
+            config,
+            weights,
+            runner: Runner {
+                registry,
+                pool,
+                device,
+            },
+            ws,
+            cache,
+            stream: None,
+            host_experts: None,
+        })
+    }
+
+    /// Takes routed experts from a stream instead of memory.
+    pub fn stream_experts(&mut self, stream: ExpertStream) {
+        self.stream = Some(stream);
+    }
+
+    /// Counters of the expert stream, if there is one.
+    #[must_use]
+    pub fn stream_stats(&self) -> Option<StreamStats> {
+        self.stream.as_ref().map(ExpertStream::stats)
+    }
+
+    /// Runs the routed experts of the layers that say so on the CPU. Their weights must be in host memory.
+    ///
+    /// # Errors
+    /// Not enough device memory for what comes back.
+    pub fn place_experts(&mut self, layers: Vec<bool>) -> Result<(), ModelError> {
+        let sum = Tensor::zeros(
+            &*self.runner.device.domain,
+            DType::F32,
+            self.ws.rows * self.config.hidden,
+        )
+        .map_err(|source| ModelError::Memory {
+            what: "experts on the CPU".to_owned(),
+            source,
+        })?;
+        self.host_experts = Some(HostExperts { layers, sum });
+        Ok(())
+    }
+
+    /// The model's hyperparameters.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The providers, and the counters of their use.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.runner.registry
+    }
+
+    /// The device that it runs on.
+    #[must_use]
+    pub fn device(&self) -> DeviceKind {
+        self.runner.device.kind
+    }
+
+    /// Largest number of rows of a step.
+    #[must_use]
+    pub fn max_rows(&self) -> usize {
+        self.ws.rows
+    }
+
+    /// Runs a step. The wanted rows' logits go to `sink` in order, one row of `vocab` at a time.
+    ///
+    /// # Errors
+    /// A row that the cache or vocabulary does not hold, a refusal, or a device failure.
+    pub fn step(
+        &mut self,
+        step: &Step<'_>,
+        mut probe: Option<&mut Probe>,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), ModelError> {
+        let rows = step.rows.len();
+        if rows == 0 {
+            return Ok(());
+        }
+        self.place(step)?;
+        let (c, w, ws) = (&self.config, &self.weights, &mut self.ws);
+        let args = EmbedArgs {
+            table: &w.embedding,
+            ids: ws.ids.at(0),
+            out: ws.x.at_mut(0),
+            rows,
+        };
+        self.runner.run::<Embed>(args)?;
+        if let Some(p) = probe.as_deref_mut() {
+            *p = Probe::default();
+            p.hidden.push(last_row(&ws.x, rows, c.hidden)?);
+        }
+        for layer in 0..c.layers {
+            self.attention(layer, step, probe.as_deref_mut())?;
+            self.ffn(layer, rows)?;
+            if let Some(p) = probe.as_deref_mut() {
+                p.hidden
+                    .push(last_row(&self.ws.x, rows, self.config.hidden)?);
+            }
+        }
+        match step.wanted {
+            Wanted::None => Ok(()),
+            Wanted::Last => self.head(rows - 1..rows, sink),
+            Wanted::All => self.head(0..rows, sink),
+        }
+    }
+
+    /// Checks the rows and writes ids, positions and slots.
+    fn place(&mut self, step: &Step<'_>) -> Result<(), ModelError> {
+        let (n, spec) = (step.rows.len(), self.cache.spec());
+        if n > self.ws.rows {
+            return Err(ModelError::Request(format!(
+                "a step of {n} rows is larger than {}",
+                self.ws.rows
+            )));
+        }
+        let mut columns = [vec![0i32; n], vec![0; n], vec![0; n], vec![0; n]];
+        for (i, row) in step.rows.iter().enumerate() {
+            let (seq, pos) = (row.sequence as usize, row.position as usize);
+            if row.token as usize >= self.config.vocab {
+                return Err(ModelError::Request(format!(
+                    "token {} is outside the vocabulary of {}",
+                    row.token, self.config.vocab
+                )));
+            }
+            if seq >= spec.sequences || pos >= spec.tokens {
+                return Err(ModelError::Request(format!(
+                    "position {pos} of sequence {seq} is outside the KV cache of {} sequences of {} tokens",
+                    spec.sequences, spec.tokens
+                )));
+            }
+            let base = seq * spec.tokens;
+            let as_i32 = |v: usize| {
+                i32::try_from(v)
+                    .map_err(|_| ModelError::Request(format!("{v} does not fit a cache index")))
+            };
+            columns[0][i] = as_i32(row.token as usize)?;
+            columns[1][i] = as_i32(pos)?;
+            columns[2][i] = as_i32(base + pos)?;
+            columns[3][i] = as_i32(base)?;
+        }
+        let ws = &mut self.ws;
+        for (tensor, values) in [&mut ws.ids, &mut ws.pos, &mut ws.slots, &mut ws.base]
+            .into_iter()
+            .zip(&columns)
+        {
+            tensor
+                .write_i32(0, values)
+                .map_err(|source| ModelError::Memory {
+                    what: "step".to_owned(),
+                    source,
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Final norm and head for some rows, as many at a time as the logits buffer holds.
+    fn head(
+        &mut self,
+        wanted: std::ops::Range<usize>,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), ModelError> {
+        let (c, w, ws) = (&self.config, &self.weights, &mut self.ws);
+        let mut host = vec![0.0f32; c.vocab];
+        for first in wanted.clone().step_by(ws.logit_rows) {
+            let rows = ws.logit_rows.min(wanted.end - first);
+            self.runner.run::<RmsNorm>(RmsNormArgs {
+                x: ws.x.at(first * c.hidden),
+                x_stride: c.hidden,
+                weight: w.output_norm.at(0),
+                out: ws.h.at_mut(0),
+                rows,
+                dim: c.hidden,
+                eps: c.rms_eps,
+            })?;
+            self.runner
+                .matmul(&w.head, &ws.h, &mut ws.logits, rows, false)?;
+            for r in 0..rows {
+                ws.logits
+                    .read_f32(r * c.vocab, &mut host)
+                    .map_err(|source| ModelError::Memory {
+                        what: "logits".to_owned(),
+                        source,
+                    })?;
+                sink(first + r, &host);
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn last_row(x: &Tensor, rows: usize, width: usize) -> Result<Vec<f32>, ModelError> {
+    let mut out = vec![0.0; width];
+    x.read_f32((rows - 1) * width, &mut out)
+        .map_err(probe_error)?;
+    Ok(out)
+}
+
+pub(super) fn probe_error(source: TensorError) -> ModelError {
+    ModelError::Memory {
+        what: "probe".to_owned(),
+        source,
+    }
+}

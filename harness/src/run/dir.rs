@@ -1,0 +1,108 @@
+//! The run directory: `runs/<UTC>-<leg set>/`.
+
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+
+use super::RunError;
+use crate::plan::Step;
+
+/// The run directory.
+#[derive(Debug, Clone)]
+pub struct RunDir {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Its name.
+    pub id: String,
+}
+
+impl RunDir {
+    /// Makes a new one below `out`. Two runs that start in the same second get different names.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(out: &Path, leg_set: &str, now: DateTime<Utc>) -> Result<RunDir, RunError> {
+        std::fs::create_dir_all(out).map_err(RunError::io("making the folder for runs", out))?;
+        let out =
+            std::fs::canonicalize(out).map_err(RunError::io("finding the folder for runs", out))?;
+        let stem = format!("{}-{leg_set}", now.format("%Y%m%dT%H%M%SZ"));
+        for n in 1..1000 {
+            let id = if n == 1 {
+                stem.clone()
+            } else {
+                format!("{stem}-{n}")
+            };
+            let path = out.join(&id);
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Ok(RunDir { path, id }),
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(RunError::io("making the run directory", &path)(e)),
+            }
+        }
+        Err(RunError::RunDir {
+            path: out.join(stem),
+            why: "a thousand runs of this name exist".to_owned(),
+        })
+    }
+
+    /// An existing one.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open(path: &Path) -> Result<RunDir, RunError> {
+        let full =
+            std::fs::canonicalize(path).map_err(RunError::io("finding the run directory", path))?;
+        let id = full
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if !full.is_dir() {
+            return Err(RunError::RunDir {
+                path: full,
+                why: "is no folder".to_owned(),
+            });
+        }
+        Ok(RunDir { path: full, id })
+    }
+
+    /// Folder of an attempt, relative to the run directory.
+    #[must_use]
+    pub fn attempt(step: &Step, leg: &str) -> String {
+        let kind = if step.warmup { "w" } else { "r" };
+        format!("attempts/{:03}-{leg}-{kind}{}", step.n, step.round)
+    }
+}
+
+/// Writes a file so that a reader sees the old or the new content, never half of it.
+///
+/// # Errors
+/// When the disk is full or gone.
+pub(crate) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    let parent = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .prefix(".part-")
+        .tempfile_in(parent)?;
+    file.write_all(content)?;
+    file.as_file().sync_data()?;
+    use std::os::unix::fs::PermissionsExt;
+    file.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_the_same_second_get_names_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = DateTime::from_timestamp(1_790_000_000, 0).unwrap();
+        let one = RunDir::create(dir.path(), "smoke", now).unwrap();
+        let two = RunDir::create(dir.path(), "smoke", now).unwrap();
+        assert_eq!(one.id, "20260921T141320Z-smoke");
+        assert_eq!(two.id, "20260921T141320Z-smoke-2");
+    }
+}

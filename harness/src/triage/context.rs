@@ -1,0 +1,693 @@
+//! What the harness knew about an attempt besides its logs: `context.yaml` of an attempt folder.
+//!
+//! Every key is optional and unknown keys are ignored, so that a bug report with three facts and an attempt folder of ours
+//! are read by the same code.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use legwork_reports::model::{Descendant, Exit, Leak, TimedOut};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::lexer::Stamp;
+use super::pci::Pci;
+
+/// A span of the kernel log.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Window {
+    /// First stamp, as in the log.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Last stamp.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// First CLOCK_MONOTONIC nanosecond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_mono_ns: Option<u64>,
+    /// Last CLOCK_MONOTONIC nanosecond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_mono_ns: Option<u64>,
+    /// First `/dev/kmsg` sequence number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_seq: Option<u64>,
+    /// Last `/dev/kmsg` sequence number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_seq: Option<u64>,
+}
+
+impl Window {
+    /// Whether a line at this stamp and sequence number lies inside. Lines that carry neither do.
+    #[must_use]
+    pub fn contains(&self, stamp: &Stamp, seq: Option<u64>) -> bool {
+        if let Some(seq) = seq
+            && (self.from_seq.is_some() || self.to_seq.is_some())
+        {
+            return self.from_seq.is_none_or(|f| seq >= f) && self.to_seq.is_none_or(|t| seq <= t);
+        }
+        // The kernel's log clock may differ from CLOCK_MONOTONIC by a few milliseconds.
+        const SLACK_US: u64 = 50_000;
+        if let Some(us) = stamp.mono_us {
+            if self.from_mono_ns.is_some_and(|f| us + SLACK_US < f / 1000) {
+                return false;
+            }
+            if self.to_mono_ns.is_some_and(|t| us > t / 1000 + SLACK_US) {
+                return false;
+            }
+        }
+        let bound = |s: &Option<String>| s.as_deref().and_then(Stamp::parse);
+        if let Some(f) = bound(&self.from)
+            && stamp.compare(&f) == Some(std::cmp::Ordering::Less)
+        {
+            return false;
+        }
+        if let Some(t) = bound(&self.to)
+            && stamp.compare(&t) == Some(std::cmp::Ordering::Greater)
+        {
+            return false;
+        }
+        true
+    }
+}
+
+/// A core file of the attempt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Core {
+    /// Process id.
+    pub pid: Option<i64>,
+    /// Its name.
+    pub comm: Option<String>,
+    /// Signal that made it.
+    pub signal: Option<i32>,
+    /// `si_code`.
+    pub code: Option<i32>,
+    /// Fault address.
+    pub addr: Option<u64>,
+    /// File in which the faulting instruction lies.
+    pub module: Option<String>,
+    /// The core file.
+    pub path: Option<String>,
+    /// It was cut by a limit.
+    pub truncated: bool,
+}
+
+/// The software under the GPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stack {
+    /// `uname -r`.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// `amdgpu.cwsr_enable`.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub cwsr_enable: Option<String>,
+    /// MES firmware version, hexadecimal with `0x` or decimal.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub mes: Option<String>,
+    /// ROCm release.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub rocm: Option<String>,
+    /// Whether KFD's topology has `cwsr_size`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwsr_size_exported: Option<bool>,
+}
+
+/// Processes that could not be killed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unkillable {
+    /// Their pids.
+    pub pids: Vec<i64>,
+    /// Kernel functions in which they wait.
+    pub wchan: Vec<String>,
+    /// Their kernel stacks.
+    pub stack: Option<String>,
+}
+
+/// How the capture of output went.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capture {
+    /// Bytes captured.
+    pub bytes: Option<u64>,
+    /// The capture itself failed.
+    pub failed: bool,
+    /// Cut at the cap.
+    pub truncated: bool,
+    /// The attempt was ended because of its flood of output.
+    pub flood: bool,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// How the kernel log was read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelLogInfo {
+    /// `kmsg`, `journal`, `dmesg`, `none`.
+    pub source: Option<String>,
+    /// Records in the window.
+    pub records: Option<u64>,
+    /// Records lost.
+    pub lost: Option<u64>,
+    /// What to know.
+    pub note: Option<String>,
+}
+
+/// Boot ids around the attempt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BootId {
+    /// At its start.
+    pub before: Option<String>,
+    /// At its end.
+    pub after: Option<String>,
+}
+
+/// What is known of an attempt besides its logs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Context {
+    /// Free text: board, chip, kernel, ROCm, overrides.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<String>,
+    /// Name of the leg's executable.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+    /// Pid of the leader.
+    pub pid: Option<u64>,
+    /// How it ended, for people.
+    #[serde(deserialize_with = "text")]
+    pub exit: Option<String>,
+    /// The leg's GPUs.
+    #[serde(deserialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
+    pub gpu: Vec<String>,
+    /// Its span in the kernel log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// All pids of its tree.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u64>,
+    /// All names of its tree.
+    #[serde(deserialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
+    pub comms: Vec<String>,
+    /// How it ended, exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<Exit>,
+    /// Ends of processes below the leader.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub descendants: Vec<Descendant>,
+    /// Processes that outlived it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leaks: Vec<Leak>,
+    /// Its cores.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<Core>,
+    /// The software under the GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<Stack>,
+    /// gfx target.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub gfx: Option<String>,
+    /// Who sent the signal that ended it.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub killed_by: Option<String>,
+    /// Processes still alive after SIGKILL; `true` is accepted too.
+    #[serde(
+        deserialize_with = "unkillable",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub unkillable: Option<Unkillable>,
+    /// How the capture went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Capture>,
+    /// How the kernel log was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_log: Option<KernelLogInfo>,
+    /// Boot ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<BootId>,
+    /// Staging failed before the child ran.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub stage_error: Option<String>,
+    /// The child could not be started.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub spawn_error: Option<String>,
+    /// Environment of interest.
+    #[serde(deserialize_with = "env", skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Whether the leg's GPU code is `new`, `known_good` or `none`.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub own_gpu_code: Option<String>,
+    /// The engine's device.
+    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+/// A scalar of any kind, as a person may write it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl Scalar {
+    fn into_text(self) -> String {
+        match self {
+            Scalar::Bool(b) => b.to_string(),
+            Scalar::Int(i) => i.to_string(),
+            Scalar::Float(f) => f.to_string(),
+            Scalar::Text(s) => s,
+        }
+    }
+}
+
+fn text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Scalar>::deserialize(d)?.map(Scalar::into_text))
+}
+
+fn texts<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        Many(Vec<Scalar>),
+        One(Scalar),
+    }
+    Ok(match Option::<OneOrMany>::deserialize(d)? {
+        None => Vec::new(),
+        Some(OneOrMany::One(s)) => vec![s.into_text()],
+        Some(OneOrMany::Many(v)) => v.into_iter().map(Scalar::into_text).collect(),
+    })
+}
+
+fn env<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, String>, D::Error> {
+    Ok(Option::<BTreeMap<String, Option<Scalar>>>::deserialize(d)?
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(k, v)| (k, v.map(Scalar::into_text).unwrap_or_default()))
+        .collect())
+}
+
+fn unkillable<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Unkillable>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Flag(bool),
+        Full(Unkillable),
+    }
+    Ok(match Option::<Either>::deserialize(d)? {
+        None | Some(Either::Flag(false)) => None,
+        Some(Either::Flag(true)) => Some(Unkillable::default()),
+        Some(Either::Full(u)) => Some(u),
+    })
+}
+
+/// Why a context file could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// The file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not what a context is.
+    #[error("{path}: not a context (see `legwork help triage`): {message}")]
+    Parse {
+        /// The file.
+        path: String,
+        /// What the parser said.
+        message: String,
+    },
+}
+
+/// How an attempt ended, from `end` or, failing that, from the text of `exit`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Exit code.
+    pub code: Option<i32>,
+    /// Signal.
+    pub signal: Option<i32>,
+    /// A core was dumped.
+    pub core_dumped: bool,
+    /// A deadline ended it, ours or `timeout`'s.
+    pub timed_out: bool,
+    /// The machine went away under it.
+    pub host_reset: bool,
+    /// The connection to it was lost.
+    pub lost_connection: bool,
+}
+
+impl Ending {
+    /// Nothing is known.
+    #[must_use]
+    pub fn unknown(&self) -> bool {
+        *self == Ending::default()
+    }
+
+    /// It exited by itself with 0.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        self.code == Some(0)
+            && self.signal.is_none()
+            && !self.timed_out
+            && !self.host_reset
+            && !self.lost_connection
+    }
+
+    /// Reads the words people use: `0`, `134`, `signal 11`, `signal:6`, `SIGKILL`, `timeout`, `host reset`, `lost connection`.
+    #[must_use]
+    pub fn parse(text: &str) -> Ending {
+        let t = text.trim().to_ascii_lowercase();
+        let mut e = Ending::default();
+        if t.is_empty() || t == "null" || t == "unknown" {
+            return e;
+        }
+        e.core_dumped = t.contains("core dumped");
+        if let Ok(code) = t.parse::<i32>() {
+            return e.with_code(code);
+        }
+        if t.contains("timeout") || t.contains("timed out") || t.contains("deadline") {
+            e.timed_out = true;
+            return e;
+        }
+        if t.contains("host")
+            && (t.contains("reset")
+                || t.contains("reboot")
+                || t.contains("lost")
+                || t.contains("died"))
+            || t == "reboot"
+        {
+            e.host_reset = true;
+            return e;
+        }
+        if t.contains("connection") || t.contains("unreachable") {
+            e.lost_connection = true;
+            return e;
+        }
+        if let Some(signal) = signal_number(&t) {
+            e.signal = Some(signal);
+            return e;
+        }
+        let digits: String = t
+            .chars()
+            .skip_while(|c| !c.is_ascii_digit())
+            .take_while(char::is_ascii_digit)
+            .collect();
+        if let Ok(n) = digits.parse::<i32>() {
+            return if t.contains("signal") || t.contains("sig") {
+                Ending {
+                    signal: Some(n),
+                    ..e
+                }
+            } else {
+                e.with_code(n)
+            };
+        }
+        e
+    }
+
+    /// Shells report a signal as 128 + n, `timeout` its own end as 124.
+    fn with_code(mut self, code: i32) -> Ending {
+        self.code = Some(code);
+        if code == 124 {
+            self.timed_out = true;
+        }
+        if matches!(code, 129..=159) {
+            self.signal = Some(code - 128);
+        }
+        self
+    }
+}
+
+/// `sigsegv`, `segfault`, `killed`, `aborted` …
+fn signal_number(t: &str) -> Option<i32> {
+    for (word, n) in [
+        ("sigsegv", 11),
+        ("segfault", 11),
+        ("segmentation", 11),
+        ("sigabrt", 6),
+        ("abort", 6),
+        ("sigkill", 9),
+        ("killed", 9),
+        ("sigterm", 15),
+        ("sigint", 2),
+        ("sigbus", 7),
+        ("sigill", 4),
+        ("sigfpe", 8),
+        ("sigtrap", 5),
+        ("sighup", 1),
+        ("sigpipe", 13),
+        ("sigxcpu", 24),
+    ] {
+        if t.contains(word) {
+            return Some(n);
+        }
+    }
+    None
+}
+
+impl Context {
+    /// Reads a context file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no context.
+    pub fn read(path: &Path) -> Result<Context, ContextError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ContextError::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
+        Context::from_yaml(&text).map_err(|message| ContextError::Parse {
+            path: path.display().to_string(),
+            message,
+        })
+    }
+
+    /// Reads a context from text.
+    ///
+    /// # Errors
+    /// The parser's message.
+    pub fn from_yaml(text: &str) -> Result<Context, String> {
+        if text.trim().is_empty() {
+            return Ok(Context::default());
+        }
+        serde_yaml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    /// Writes `context.yaml` into an attempt folder.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<(), ContextError> {
+        let path = dir.join("context.yaml");
+        let text = serde_yaml::to_string(self).map_err(|e| ContextError::Parse {
+            path: path.display().to_string(),
+            message: e.to_string(),
+        })?;
+        std::fs::write(&path, text).map_err(|source| ContextError::Io {
+            path: path.display().to_string(),
+            source,
+        })
+    }
+
+    /// How the leader ended.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        let mut e = match &self.end {
+            Some(end) if end.code.is_some() || end.signal.is_some() || end.timed_out.is_some() => {
+                let mut e = match end.code {
+                    Some(c) => Ending::default().with_code(c),
+                    None => Ending::default(),
+                };
+                e.signal = end.signal.or(e.signal);
+                e.core_dumped = end.core_dumped;
+                e.timed_out |= end.timed_out.is_some();
+                e
+            }
+            _ => self.exit.as_deref().map(Ending::parse).unwrap_or_default(),
+        };
+        if let Some(b) = &self.boot_id
+            && let (Some(x), Some(y)) = (&b.before, &b.after)
+            && x != y
+        {
+            e.host_reset = true;
+        }
+        if matches!(
+            self.killed_by.as_deref(),
+            Some("deadline" | "idle" | "phase" | "lease")
+        ) {
+            e.timed_out = true;
+        }
+        e
+    }
+
+    /// Which deadline of ours ended it.
+    #[must_use]
+    pub fn deadline(&self) -> Option<&TimedOut> {
+        self.end.as_ref().and_then(|e| e.timed_out.as_ref())
+    }
+
+    /// The leg's GPUs, as addresses.
+    #[must_use]
+    pub fn gpus(&self) -> Vec<Pci> {
+        self.gpu
+            .iter()
+            .filter_map(|g| Pci::parse(g.trim().as_bytes()))
+            .collect()
+    }
+
+    /// Every pid of the tree.
+    #[must_use]
+    pub fn all_pids(&self) -> Vec<u64> {
+        let mut v: Vec<u64> = self
+            .pid
+            .into_iter()
+            .chain(self.pids.iter().copied())
+            .collect();
+        v.extend(
+            self.descendants
+                .iter()
+                .filter_map(|d| u64::try_from(d.pid).ok()),
+        );
+        v.extend(self.leaks.iter().filter_map(|d| u64::try_from(d.pid).ok()));
+        v.extend(
+            self.cores
+                .iter()
+                .filter_map(|c| c.pid.and_then(|p| u64::try_from(p).ok())),
+        );
+        v.retain(|p| *p != 0);
+        v.sort_unstable();
+        v.dedup();
+        v
+    }
+
+    /// Every name of the tree, cut as the kernel cuts it.
+    #[must_use]
+    pub fn all_comms(&self) -> Vec<String> {
+        let base = |s: &str| comm15(s.trim().rsplit('/').next().unwrap_or(s));
+        let mut v: Vec<String> = self.process.iter().map(|s| base(s)).collect();
+        v.extend(self.comms.iter().map(|s| base(s)));
+        v.extend(
+            self.descendants
+                .iter()
+                .filter_map(|d| d.comm.as_deref())
+                .map(base),
+        );
+        v.extend(
+            self.cores
+                .iter()
+                .filter_map(|c| c.comm.as_deref())
+                .map(base),
+        );
+        v.retain(|s| !s.is_empty());
+        v.sort();
+        v.dedup();
+        v
+    }
+
+    /// The override of the GPU target, if one was set.
+    #[must_use]
+    pub fn gfx_override(&self) -> Option<String> {
+        if let Some(v) = self
+            .env
+            .get("HSA_OVERRIDE_GFX_VERSION")
+            .filter(|v| !v.is_empty())
+        {
+            return Some(v.clone());
+        }
+        let hw = self.hardware.as_deref()?;
+        let p = hw.find("HSA_OVERRIDE_GFX_VERSION")?;
+        let value: String = hw[p + 24..]
+            .trim_start_matches(['=', ' ', ':'])
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '.')
+            .collect();
+        // "HSA_OVERRIDE_GFX_VERSION unset" is a statement too.
+        (!value.is_empty() && value.starts_with(|c: char| c.is_ascii_digit())).then_some(value)
+    }
+}
+
+/// A name cut to the 15 bytes that the kernel keeps.
+#[must_use]
+pub fn comm15(s: &str) -> String {
+    let mut end = s.len().min(15);
+    while !s.is_char_boundary(end) {
+        end -= 1;
+    }
+    s[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_in_the_words_of_people() {
+        let sig = |n| Ending {
+            signal: Some(n),
+            ..Ending::default()
+        };
+        assert_eq!(Ending::parse("signal 11"), sig(11));
+        assert_eq!(Ending::parse("signal:6"), sig(6));
+        assert_eq!(Ending::parse("SIGKILL"), sig(9));
+        assert_eq!(
+            Ending::parse("134"),
+            Ending {
+                code: Some(134),
+                signal: Some(6),
+                ..Ending::default()
+            }
+        );
+        assert!(Ending::parse("124").timed_out && Ending::parse("timeout").timed_out);
+        assert!(Ending::parse("host reset").host_reset);
+        assert!(Ending::parse("lost connection").lost_connection);
+        assert!(Ending::parse("0").success() && !Ending::parse("1").success());
+        assert!(Ending::parse("").unknown());
+    }
+
+    #[test]
+    fn a_context_of_three_facts_and_a_full_one_are_read_by_the_same_code() {
+        let c = Context::from_yaml(
+            "hardware: \"x\"\nprocess: \"python\"\npid: 3127\nexit: null\nunheard_of: [1]\n",
+        )
+        .unwrap();
+        assert_eq!((c.pid, c.ending().unknown()), (Some(3127), true));
+        let c = Context::from_yaml("exit: 0\nwindow: {from: \"7800\", to: null}\ngpu: \"0000:c5:00.0\"\nunkillable: true\nenv: {A: 3}\n").unwrap();
+        assert!(c.ending().success() && c.unkillable.is_some());
+        assert_eq!(c.gpus().len(), 1);
+        assert_eq!(c.env["A"], "3");
+        let back = Context::from_yaml(&serde_yaml::to_string(&c).unwrap()).unwrap();
+        assert_eq!(back, c);
+    }
+
+    #[test]
+    fn windows_on_all_clocks() {
+        let w = Window {
+            from: Some("7800".into()),
+            to: None,
+            ..Window::default()
+        };
+        assert!(!w.contains(&Stamp::parse("7753.57").unwrap(), None));
+        assert!(w.contains(&Stamp::parse("7801").unwrap(), None));
+        let w = Window {
+            from_seq: Some(10),
+            to_seq: Some(12),
+            ..Window::default()
+        };
+        assert!(
+            w.contains(&Stamp::default(), Some(12)) && !w.contains(&Stamp::default(), Some(13))
+        );
+        let w = Window {
+            from_mono_ns: Some(5_000_000_000),
+            ..Window::default()
+        };
+        assert!(!w.contains(&Stamp::parse("4.5").unwrap(), None));
+        assert!(w.contains(&Stamp::default(), None));
+    }
+}

@@ -1,0 +1,124 @@
+// Norms, embedding, element-wise operations, activation rounding, argmax.
+#include "args.h"
+#include "quant.h"
+
+KERNEL(rms_norm, 256, 4, NormArgs) {
+    SHARED(float, scratch, 8);
+    PTR(x, a.x); PTR(w, a.w); PTR(out, a.out);
+    auto xr = x + bid_x() * a.x_stride;
+    auto o = out + (i64)bid_x() * a.dim;
+    float s = 0.0f;
+    for (int i = (int)tid(); i < a.dim; i += 256) s += xr[i] * xr[i];
+    s = block_sum(s, scratch, 8);
+    float r = 1.0f / sqrt_(s / (float)a.dim + a.eps);
+    for (int i = (int)tid(); i < a.dim; i += 256) o[i] = xr[i] * r * w[i];
+}
+
+KERNEL(layer_norm, 256, 4, NormArgs) {
+    SHARED(float, scratch, 8);
+    PTR(x, a.x); PTR(w, a.w); PTR(b, a.b); PTR(out, a.out);
+    auto xr = x + bid_x() * a.x_stride;
+    auto o = out + (i64)bid_x() * a.dim;
+    float s = 0.0f;
+    for (int i = (int)tid(); i < a.dim; i += 256) s += xr[i];
+    float mean = block_sum(s, scratch, 8) / (float)a.dim;
+    s = 0.0f;
+    for (int i = (int)tid(); i < a.dim; i += 256) { float v = xr[i] - mean; s += v * v; }
+    float r = 1.0f / sqrt_(block_sum(s, scratch, 8) / (float)a.dim + a.eps);
+    for (int i = (int)tid(); i < a.dim; i += 256) o[i] = (xr[i] - mean) * r * w[i] + b[i];
+}
+
+// One block of threads per token; a thread decodes 16 weights at a time.
+template <int T> DEV void embed_quant(const EmbedArgs &a) {
+    PTR(table, a.table); PTR(ids, a.ids); PTR(out, a.out); PTR(grid, a.grid);
+    auto row = table + (i64)ids[bid_x()] * a.row_bytes;
+    auto o = out + (i64)bid_x() * a.dim;
+    constexpr int PER = Block<T>::N / 16;
+    for (int g = (int)tid(); g < a.dim / 16; g += 128) {
+        u32 q[4];
+        float d, m;
+        decode16<T>(row + (i64)(g / PER) * Block<T>::B, g % PER, grid, q, d, m);
+#pragma unroll
+        for (int i = 0; i < 16; i++) o[g * 16 + i] = d * (float)(i8)(q[i / 4] >> (8 * (i & 3))) + m;
+    }
+}
+template <int T> DEV void embed_plain(const EmbedArgs &a) {
+    PTR(table, a.table); PTR(ids, a.ids); PTR(out, a.out);
+    auto row = table + (i64)ids[bid_x()] * a.row_bytes;
+    auto o = out + (i64)bid_x() * a.dim;
+    for (int i = (int)tid(); i < a.dim; i += 128) o[i] = plain<T>(row, i);
+}
+#define X(name, T) KERNEL(embed_##name, 128, 4, EmbedArgs) { embed_quant<T>(a); }
+QUANT_TYPES(X)
+#undef X
+#define X(name, T) KERNEL(embed_##name, 128, 4, EmbedArgs) { embed_plain<T>(a); }
+PLAIN_TYPES(X)
+#undef X
+
+// Activations to 32 signed bytes and a scale; s is the scaled sum of each 16, for weights with a minimum. A wave takes 32.
+KERNEL(quantize_q8, 128, 8, QuantizeArgs) {
+    PTR(x, a.x); PTR(q, a.q); PTR(d, a.d); PTR(s, a.s);
+    int block = (int)bid_x() * 4 + (int)wave_id(), blocks = a.n / 32;
+    if (block >= blocks) return; // whole waves leave together
+    i64 row = bid_y();
+    float v = x[row * a.x_stride + block * 32 + lane()];
+    float amax = wave_max(abs_(v));
+    float id = amax > 0.0f ? 127.0f / amax : 0.0f;
+    int k = (int)rint_(v * id);
+    int sum = k;
+    sum += shfl_xor(sum, 1); sum += shfl_xor(sum, 2); sum += shfl_xor(sum, 4); sum += shfl_xor(sum, 8);
+    u32 w = (u32)(k & 255) << (8 * (lane() & 3));
+    w |= shfl_xor(w, 1); w |= shfl_xor(w, 2);
+    i64 at = row * blocks + block;
+    float scale = amax / 127.0f;
+    if ((lane() & 3) == 0) q[at * 8 + lane() / 4] = w;
+    if ((lane() & 15) == 0) s[at * 2 + lane() / 16] = scale * (float)sum;
+    if (lane() == 0) d[at] = scale;
+}
+
+KERNEL(add, 256, 8, EltArgs) {
+    PTR(x, a.x); PTR(y, a.y);
+    int i = (int)bid_x() * 256 + (int)tid();
+    if (i >= a.n) return;
+    i64 at = bid_y() * a.x_stride + i;
+    x[at] = x[at] + y[bid_y() * a.y_stride + i];
+}
+
+KERNEL(silu_mul, 256, 8, EltArgs) {
+    PTR(x, a.x); PTR(y, a.y);
+    int i = (int)bid_x() * 256 + (int)tid();
+    if (i >= a.n) return;
+    i64 at = bid_y() * a.x_stride + i;
+    x[at] = silu(x[at]) * y[bid_y() * a.y_stride + i];
+}
+
+// A larger value, or the same at a lower index; NaN loses to everything, and index 0 stands where all are NaN.
+DEV bool better(float v, int i, float bv, int bi) { return v > bv || (v == bv && i < bi) || (bv != bv && v == v); }
+KERNEL(argmax, 256, 4, ArgmaxArgs) {
+    SHARED(float, vs, 8);
+    SHARED(int, is, 8);
+    PTR(x, a.x); PTR(out, a.out);
+    auto r = x + (i64)bid_x() * a.n;
+    float best = neg_inf();
+    int at = 0x7fffffff;
+    for (int i = (int)tid(); i < a.n; i += 256) {
+        float v = r[i];
+        if (v == v && better(v, i, best, at)) { best = v; at = i; }
+    }
+#pragma unroll
+    for (int m = 1; m < 32; m <<= 1) {
+        float v = shfl_xor(best, m);
+        int i = shfl_xor(at, m);
+        if (better(v, i, best, at)) { best = v; at = i; }
+    }
+    if (lane() == 0) { vs[wave_id()] = best; is[wave_id()] = at; }
+    sync();
+    if (tid() == 0) {
+        for (int w = 1; w < 8; w++) {
+            float v = vs[w];
+            int i = is[w];
+            if (better(v, i, best, at)) { best = v; at = i; }
+        }
+        out[bid_x()] = at == 0x7fffffff ? 0 : at;
+    }
+}

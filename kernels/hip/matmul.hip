@@ -1,0 +1,94 @@
+// Products of few activation rows with weights in blocks: one wave per weight row, integer dot products against activations
+// rounded to 8 bits per 32 (quantize_q8). Plain types multiply in f32.
+#include "args.h"
+#include "quant.h"
+
+#define MMV_WAVES 4
+
+template <int T, int NC> DEV void mmv_quant(const MmvArgs &a) {
+    PTR(w, a.w); PTR(grid, a.grid); PTR(xq, a.q); PTR(xd, a.d); PTR(xs, a.s); PTR(ids, a.ids); PTR(out, a.out);
+    int o = (int)bid_x() * MMV_WAVES + (int)wave_id();
+    if (o >= a.n_out) return;
+    int y = (int)bid_y() * NC, units = a.n_in / 32;
+    i64 mat = is_null(ids) ? (a.n_mat > 1 ? y % a.n_mat : 0) : ids[y];
+    auto row = w + mat * a.mat_bytes + (i64)o * a.row_bytes;
+    float acc[NC];
+    i64 base[NC];
+#pragma unroll
+    for (int c = 0; c < NC; c++) {
+        acc[c] = 0.0f;
+        base[c] = (i64)(imin(y + c, a.rows - 1) / a.x_div) * units;
+    }
+    constexpr int PER = Block<T>::N / 32;
+    for (int u = (int)lane(); u < units; u += WAVE) {
+        auto b = row + (i64)(u / PER) * Block<T>::B;
+        u32 q[2][4];
+        float d[2], m[2];
+        decode16<T>(b, (u % PER) * 2, grid, q[0], d[0], m[0]);
+        decode16<T>(b, (u % PER) * 2 + 1, grid, q[1], d[1], m[1]);
+#pragma unroll
+        for (int c = 0; c < NC; c++) {
+            i64 at = base[c] + u;
+            float sum = 0.0f;
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                u32x4 v = as<const u32x4>(xq + at * 8 + 4 * h)[0];
+                int s = dp4a(q[h][0], v.x, 0);
+                s = dp4a(q[h][1], v.y, s);
+                s = dp4a(q[h][2], v.z, s);
+                s = dp4a(q[h][3], v.w, s);
+                sum += d[h] * (float)s;
+            }
+            acc[c] += sum * xd[at] + m[0] * xs[at * 2] + m[1] * xs[at * 2 + 1];
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < NC; c++) {
+        float s = wave_sum(acc[c]);
+        if (lane() == 0 && y + c < a.rows) {
+            i64 at = (i64)(y + c) * a.out_stride + o;
+            out[at] = a.accumulate ? out[at] + s : s;
+        }
+    }
+}
+
+template <int T, int NC> DEV void mmv_plain(const MmvArgs &a) {
+    PTR(w, a.w); PTR(x, a.x); PTR(ids, a.ids); PTR(out, a.out);
+    int o = (int)bid_x() * MMV_WAVES + (int)wave_id();
+    if (o >= a.n_out) return;
+    int y = (int)bid_y() * NC;
+    i64 mat = is_null(ids) ? (a.n_mat > 1 ? y % a.n_mat : 0) : ids[y];
+    auto row = w + mat * a.mat_bytes + (i64)o * a.row_bytes;
+    float acc[NC];
+    i64 base[NC];
+#pragma unroll
+    for (int c = 0; c < NC; c++) {
+        acc[c] = 0.0f;
+        base[c] = (i64)(imin(y + c, a.rows - 1) / a.x_div) * a.x_stride;
+    }
+    for (int i = (int)lane(); i < a.n_in; i += WAVE) {
+        float v = plain<T>(row, i);
+#pragma unroll
+        for (int c = 0; c < NC; c++) acc[c] += v * x[base[c] + i];
+    }
+#pragma unroll
+    for (int c = 0; c < NC; c++) {
+        float s = wave_sum(acc[c]);
+        if (lane() == 0 && y + c < a.rows) {
+            i64 at = (i64)(y + c) * a.out_stride + o;
+            out[at] = a.accumulate ? out[at] + s : s;
+        }
+    }
+}
+
+// mmv1: one activation row per y, each with its own matrix. mmv4: four rows of one matrix.
+#define X(name, T)                                                                                 \
+    KERNEL(mmv1_##name, 128, 8, MmvArgs) { mmv_quant<T, 1>(a); }                                   \
+    KERNEL(mmv4_##name, 128, 8, MmvArgs) { mmv_quant<T, 4>(a); }
+QUANT_TYPES(X)
+#undef X
+#define X(name, T)                                                                                 \
+    KERNEL(mmv1_##name, 128, 8, MmvArgs) { mmv_plain<T, 1>(a); }                                   \
+    KERNEL(mmv4_##name, 128, 8, MmvArgs) { mmv_plain<T, 4>(a); }
+PLAIN_TYPES(X)
+#undef X

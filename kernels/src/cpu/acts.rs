@@ -1,0 +1,530 @@
+//! Activations, rounded once and then met by many weight rows.
+//!
+//! The rounding is ggml's on x86, so that results stay comparable with it. Layout: arrays over all
+//! rows, not blocks, so that kernels load 32 bytes at a time.
+
+use crate::blocks::{Activation, BlockType};
+use half::f16;
+
+use super::out::Out;
+use super::{Isa, Pool};
+
+/// How a set of rows is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ActKind {
+    /// Not rounded: for weights that are floats themselves, or decoded to f32 first.
+    F32,
+    /// Blocks of 32 (Q8_0 and Q8_1 at once: the bytes are the same).
+    Q32,
+    /// Blocks of 256 (Q8_K).
+    Q256,
+}
+
+impl ActKind {
+    /// The rounding that weights of type `ty` expect.
+    pub fn of(ty: BlockType) -> ActKind {
+        match (ty, ty.activation()) {
+            // These go through an f32 tile, where rounding would only lose precision.
+            (BlockType::Q1_0 | BlockType::Q2_0 | BlockType::NVFP4, _) => ActKind::F32,
+            (BlockType::Q8_1 | BlockType::Q8_K, _) => ActKind::F32,
+            (_, Activation::Q8_0 | Activation::Q8_1) => ActKind::Q32,
+            (_, Activation::Q8K) => ActKind::Q256,
+            (_, Activation::F32 | Activation::F16 | Activation::Bf16) => ActKind::F32,
+        }
+    }
+
+    /// Elements that share a scale (1 for F32).
+    pub fn block(self) -> usize {
+        match self {
+            ActKind::F32 => 1,
+            ActKind::Q32 => 32,
+            ActKind::Q256 => 256,
+        }
+    }
+}
+
+/// `m` rows of `n` activations.
+#[derive(Clone, Debug)]
+pub struct Acts {
+    kind: ActKind,
+    m: usize,
+    n: usize,
+    /// F32 only: [m, n].
+    x: Vec<f32>,
+    /// Bytes [m, n].
+    q: Vec<i8>,
+    /// Scales [m, n/block].
+    d: Vec<f32>,
+    /// Q32: scaled sums of the bytes [m, n/32].
+    s: Vec<f32>,
+    /// Q256: sums of 16 bytes [m, n/16].
+    sums: Vec<i16>,
+    /// Q256: sums of 32 bytes [m, n/32].
+    sums32: Vec<i16>,
+    /// The bytes as words [m, n], where there are rows enough for tiles.
+    wide: Vec<i16>,
+}
+
+/// Rows from which on tiles are used, so that weights are decoded once for all of them.
+pub(super) const TILED: usize = 4;
+
+/// One row of [`Acts`]. Fields that the kind lacks are empty.
+#[derive(Clone, Copy, Debug)]
+pub struct ActRow<'a> {
+    /// F32 values.
+    pub x: &'a [f32],
+    /// Bytes.
+    pub q: &'a [i8],
+    /// Scale per block.
+    pub d: &'a [f32],
+    /// Scaled sum per block of 32.
+    pub s: &'a [f32],
+    /// Sum per 16 bytes.
+    pub sums: &'a [i16],
+}
+
+/// Why activations were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ActsError {
+    /// Rows must be whole blocks.
+    #[error("activation rows of {n} elements cannot be rounded in blocks of {block}")]
+    RowLength {
+        /// Elements per row.
+        n: usize,
+        /// Elements per block.
+        block: usize,
+    },
+    /// The values are not whole rows.
+    #[error("{len} activations are no whole number of rows of {n}")]
+    Ragged {
+        /// Values given.
+        len: usize,
+        /// Elements per row.
+        n: usize,
+    },
+}
+
+impl Acts {
+    /// Room for rows, to be filled by [`Acts::set`] (buffers are reused from call to call).
+    pub fn empty() -> Acts {
+        Acts {
+            kind: ActKind::F32,
+            m: 0,
+            n: 0,
+            x: Vec::new(),
+            q: Vec::new(),
+            d: Vec::new(),
+            s: Vec::new(),
+            sums: Vec::new(),
+            sums32: Vec::new(),
+            wide: Vec::new(),
+        }
+    }
+
+    /// Round the rows `x` = [m, n].
+    ///
+    /// # Errors
+    /// `n` is no whole number of blocks, or `x` no whole number of rows.
+    pub fn new(kind: ActKind, x: &[f32], n: usize) -> Result<Acts, ActsError> {
+        let mut acts = Acts::empty();
+        acts.set(kind, x, n)?;
+        Ok(acts)
+    }
+
+    /// Replace the contents by the rounded rows `x` = [m, n].
+    ///
+    /// # Errors
+    /// As [`Acts::new`]; the contents are then unchanged.
+    pub fn set(&mut self, kind: ActKind, x: &[f32], n: usize) -> Result<(), ActsError> {
+        self.set_with(Isa::best(), kind, x, n)
+    }
+
+    /// As [`Acts::set`], with the instructions of `isa`.
+    ///
+    /// # Errors
+    /// As [`Acts::new`].
+    pub fn set_with(
+        &mut self,
+        isa: Isa,
+        kind: ActKind,
+        x: &[f32],
+        n: usize,
+    ) -> Result<(), ActsError> {
+        if n == 0 || !n.is_multiple_of(kind.block()) {
+            return Err(ActsError::RowLength {
+                n,
+                block: kind.block(),
+            });
+        }
+        if !x.len().is_multiple_of(n) {
+            return Err(ActsError::Ragged { len: x.len(), n });
+        }
+        self.resize(kind, x.len() / n, n);
+        let mut parts = self.parts();
+        parts.round(isa, x);
+        Ok(())
+    }
+
+    /// As [`Acts::set`], with the rows shared out among the pool's threads.
+    ///
+    /// # Errors
+    /// As [`Acts::new`].
+    pub fn set_on(
+        &mut self,
+        pool: &Pool,
+        isa: Isa,
+        kind: ActKind,
+        x: &[f32],
+        n: usize,
+    ) -> Result<(), ActsError> {
+        const ELEMENTS: usize = 1 << 14; // less is not worth handing out
+        if x.len() <= ELEMENTS || n == 0 || !x.len().is_multiple_of(n) {
+            return self.set_with(isa, kind, x, n);
+        }
+        if !n.is_multiple_of(kind.block()) {
+            return Err(ActsError::RowLength {
+                n,
+                block: kind.block(),
+            });
+        }
+        self.resize(kind, x.len() / n, n);
+        let (m, block) = (self.m, kind.block());
+        let f = Out::new(&mut self.x, n);
+        let q = Out::new(&mut self.q, n);
+        let d = Out::new(&mut self.d, n / block);
+        let s = Out::new(&mut self.s, n / 32);
+        let sums = Out::new(&mut self.sums, n / 16);
+        let sums32 = Out::new(&mut self.sums32, n / 32);
+        let wide = Out::new(&mut self.wide, n);
+        let tiled = m >= TILED && kind != ActKind::F32;
+        pool.ranges(m, (ELEMENTS / n).max(1), |rows, _| {
+            let only = |holds: bool| if holds { rows.clone() } else { 0..0 };
+            let quantised = kind != ActKind::F32;
+            // SAFETY: each range of rows is one task's; empty parts are of buffers that the kind
+            // does not use.
+            let mut parts = unsafe {
+                Parts {
+                    kind,
+                    x: f.rows(only(!quantised)),
+                    q: q.rows(only(quantised)),
+                    d: d.rows(only(quantised)),
+                    s: s.rows(only(kind == ActKind::Q32)),
+                    sums: sums.rows(only(kind == ActKind::Q256)),
+                    sums32: sums32.rows(only(kind == ActKind::Q256)),
+                    wide: wide.rows(only(tiled)),
+                }
+            };
+            parts.round(isa, &x[rows.start * n..rows.end * n]);
+        });
+        Ok(())
+    }
+
+    fn resize(&mut self, kind: ActKind, m: usize, n: usize) {
+        (self.kind, self.m, self.n) = (kind, m, n);
+        let size = |holds: bool, len: usize| if holds { len } else { 0 };
+        let (q32, q256) = (kind == ActKind::Q32, kind == ActKind::Q256);
+        let quantised = q32 || q256;
+        self.x.resize(size(!quantised, m * n), 0.0);
+        self.q.resize(size(quantised, m * n), 0);
+        self.d.resize(size(quantised, m * n / kind.block()), 0.0);
+        self.s.resize(size(q32, m * n / 32), 0.0);
+        self.sums.resize(size(q256, m * n / 16), 0);
+        self.sums32.resize(size(q256, m * n / 32), 0);
+        self.wide.resize(size(quantised && m >= TILED, m * n), 0);
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            kind: self.kind,
+            x: &mut self.x,
+            q: &mut self.q,
+            d: &mut self.d,
+            s: &mut self.s,
+            sums: &mut self.sums,
+            sums32: &mut self.sums32,
+            wide: &mut self.wide,
+        }
+    }
+
+    /// Bytes, sums of 16 and of 32, and scale of block `b` of row `i`.
+    #[inline(always)]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "read by tiles")
+    )]
+    pub(super) fn block256(&self, i: usize, b: usize) -> (&[i8; 256], &[i16; 16], &[i16; 8], f32) {
+        let at = i * (self.n / 256) + b;
+        (
+            &self.q.as_chunks().0[at],
+            &self.sums.as_chunks().0[at],
+            &self.sums32.as_chunks().0[at],
+            self.d[at],
+        )
+    }
+
+    /// `cols` words from column `from` of row `i`, with their scales and scaled sums.
+    #[inline(always)]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "read by tiles")
+    )]
+    pub(super) fn words(&self, i: usize, from: usize, cols: usize) -> (&[i16], &[f32], &[f32]) {
+        let block = self.kind.block();
+        let scales = i * (self.n / block) + from / block;
+        let count = cols / block;
+        let s = match self.kind {
+            ActKind::Q32 => &self.s[scales..scales + count],
+            _ => &[],
+        };
+        (
+            &self.wide[i * self.n + from..][..cols],
+            &self.d[scales..scales + count],
+            s,
+        )
+    }
+
+    /// `cols` unrounded values from column `from` of row `i`.
+    #[inline(always)]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "read by tiles")
+    )]
+    pub(super) fn floats(&self, i: usize, from: usize, cols: usize) -> &[f32] {
+        &self.x[i * self.n + from..][..cols]
+    }
+
+    /// How the rows are rounded.
+    pub fn kind(&self) -> ActKind {
+        self.kind
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.m
+    }
+
+    /// Elements per row.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Row `i`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, i: usize) -> ActRow<'_> {
+        assert!(i < self.m, "activation row {i} of {}", self.m);
+        let n = self.n;
+        let blocks = n / self.kind.block();
+        let none = ActRow {
+            x: &[],
+            q: &[],
+            d: &[],
+            s: &[],
+            sums: &[],
+        };
+        match self.kind {
+            ActKind::F32 => ActRow {
+                x: &self.x[i * n..][..n],
+                ..none
+            },
+            ActKind::Q32 => ActRow {
+                q: &self.q[i * n..][..n],
+                d: &self.d[i * blocks..][..blocks],
+                s: &self.s[i * blocks..][..blocks],
+                ..none
+            },
+            ActKind::Q256 => ActRow {
+                q: &self.q[i * n..][..n],
+                d: &self.d[i * blocks..][..blocks],
+                sums: &self.sums[i * n / 16..][..n / 16],
+                ..none
+            },
+        }
+    }
+
+    /// The values that the rounded rows stand for, [m, n].
+    pub fn to_f32(&self) -> Vec<f32> {
+        (0..self.m).flat_map(|i| self.row(i).to_f32()).collect()
+    }
+}
+
+impl ActRow<'_> {
+    /// The values that the row stands for.
+    pub fn to_f32(&self) -> Vec<f32> {
+        if self.q.is_empty() {
+            return self.x.to_vec();
+        }
+        let block = self.q.len() / self.d.len().max(1);
+        let blocks = self.q.chunks(block.max(1)).zip(self.d);
+        blocks
+            .flat_map(|(q, d)| q.iter().map(move |&q| f32::from(q) * d))
+            .collect()
+    }
+}
+
+/// Some rows of [`Acts`], to be filled. Parts that the kind does not use are empty.
+struct Parts<'a> {
+    kind: ActKind,
+    x: &'a mut [f32],
+    q: &'a mut [i8],
+    d: &'a mut [f32],
+    s: &'a mut [f32],
+    sums: &'a mut [i16],
+    sums32: &'a mut [i16],
+    wide: &'a mut [i16],
+}
+
+impl Parts<'_> {
+    fn round(&mut self, isa: Isa, x: &[f32]) {
+        match self.kind {
+            ActKind::F32 => self.x.copy_from_slice(x),
+            ActKind::Q32 => quantise_q32(isa, x, self.q, self.d, self.s),
+            ActKind::Q256 => {
+                quantise_q256(isa, x, self.q, self.d, self.sums);
+                let pairs = self.sums.as_chunks::<2>().0;
+                for (to, [a, b]) in self.sums32.iter_mut().zip(pairs) {
+                    *to = a + b;
+                }
+            }
+        }
+        for (to, q) in self.wide.iter_mut().zip(self.q.iter()) {
+            *to = i16::from(*q);
+        }
+    }
+}
+
+fn quantise_q32(isa: Isa, x: &[f32], q: &mut [i8], d: &mut [f32], s: &mut [f32]) {
+    let blocks = x.as_chunks::<32>().0.iter().zip(q.as_chunks_mut::<32>().0);
+    for ((x, q), (d, s)) in blocks.zip(d.iter_mut().zip(s)) {
+        let scale = round_block32(isa, x, q);
+        let sum: i32 = q.iter().map(|&q| i32::from(q)).sum();
+        *d = f16::from_f32(scale).to_f32();
+        *s = f16::from_f32(scale * sum as f32).to_f32();
+    }
+}
+
+fn round_block32(isa: Isa, x: &[f32; 32], q: &mut [i8; 32]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    if isa == Isa::Avx2 {
+        // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+        return unsafe { super::simd::avx2::quantise::block32(x, q) };
+    }
+    let _ = isa;
+    let largest = x.iter().fold(0.0_f32, |a, v| a.max(v.abs()));
+    let inverse = if largest != 0.0 { 127.0 / largest } else { 0.0 };
+    for (q, x) in q.iter_mut().zip(x) {
+        *q = (x * inverse).round_ties_even() as i8;
+    }
+    largest / 127.0
+}
+
+fn quantise_q256(isa: Isa, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
+    let blocks = x.as_chunks::<256>().0.iter().zip(q.as_chunks_mut().0);
+    for ((x, q), (d, sums)) in blocks.zip(d.iter_mut().zip(sums.as_chunks_mut().0)) {
+        *d = round_block256(isa, x, q, sums);
+    }
+}
+
+fn round_block256(isa: Isa, x: &[f32; 256], q: &mut [i8; 256], sums: &mut [i16; 16]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    if isa == Isa::Avx2 {
+        // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+        return unsafe { super::simd::avx2::quantise::block256(x, q, sums) };
+    }
+    let _ = isa;
+    // The first element of largest magnitude, with its sign: it becomes -127.
+    let largest = x
+        .iter()
+        .fold(0.0_f32, |a, &v| if v.abs() > a.abs() { v } else { a });
+    if largest == 0.0 {
+        q.fill(0);
+        sums.fill(0);
+        return 0.0;
+    }
+    let inverse = -127.0 / largest;
+    for (q, x) in q.iter_mut().zip(x) {
+        *q = (x * inverse).round_ties_even().min(127.0) as i8;
+    }
+    for (sum, q) in sums.iter_mut().zip(q.as_chunks::<16>().0) {
+        *sum = q.iter().map(|&q| i16::from(q)).sum();
+    }
+    1.0 / inverse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(n: usize) -> Vec<f32> {
+        (0..n)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.03 + (i as f32 * 0.7).sin())
+            .collect()
+    }
+
+    #[test]
+    fn q256_maps_the_largest_to_minus_127() {
+        let mut x = vec![0.25; 256];
+        x[9] = 2.0;
+        let acts = Acts::new(ActKind::Q256, &x, 256).expect("one block");
+        let row = acts.row(0);
+        assert_eq!(row.q[9], -127);
+        assert_eq!(row.q[0], -16); // -15.875
+        assert_eq!(row.d[0], 1.0 / (-127.0 / 2.0));
+        assert_eq!(row.sums[0], -15 * 16 - 127);
+        assert_eq!(row.sums[1], -256);
+    }
+
+    #[test]
+    fn q32_rounds_half_to_even_and_stores_halves() {
+        let mut x = vec![0.0; 32];
+        x[0] = 127.0;
+        x[1] = 0.5;
+        x[2] = 1.5;
+        x[3] = -2.5;
+        let acts = Acts::new(ActKind::Q32, &x, 32).expect("one block");
+        let row = acts.row(0);
+        assert_eq!(&row.q[..5], &[127, 0, 2, -2, 0]);
+        assert_eq!((row.d[0], row.s[0]), (1.0, 127.0));
+    }
+
+    #[test]
+    fn zeros_stay_zeros() {
+        for kind in [ActKind::Q32, ActKind::Q256] {
+            let acts = Acts::new(kind, &[0.0; 512], 256).expect("two rows");
+            assert_eq!(acts.rows(), 2);
+            assert!(acts.to_f32().iter().all(|v| *v == 0.0));
+        }
+    }
+
+    #[test]
+    fn every_isa_rounds_alike() {
+        let x = wave(256 * 7);
+        for kind in [ActKind::Q32, ActKind::Q256] {
+            let mut portable = Acts::empty();
+            portable
+                .set_with(Isa::Portable, kind, &x, 256)
+                .expect("rows");
+            for isa in Isa::available() {
+                let mut other = Acts::empty();
+                other.set_with(isa, kind, &x, 256).expect("rows");
+                assert_eq!(portable.q, other.q, "{isa:?}");
+                assert_eq!(portable.d, other.d, "{isa:?}");
+                assert_eq!(portable.s, other.s, "{isa:?}");
+                assert_eq!(portable.sums, other.sums, "{isa:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ragged_rows_are_refused() {
+        assert_eq!(
+            Acts::new(ActKind::Q256, &[0.0; 192], 192).err(),
+            Some(ActsError::RowLength { n: 192, block: 256 })
+        );
+        assert_eq!(
+            Acts::new(ActKind::F32, &[0.0; 10], 4).err(),
+            Some(ActsError::Ragged { len: 10, n: 4 })
+        );
+    }
+}

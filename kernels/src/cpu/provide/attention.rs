@@ -1,0 +1,496 @@
+//! Latent attention in both forms.
+
+use super::{Borrowed, ensure, index, matrix, named, rounding};
+use crate::blocks::decode;
+use crate::cpu::cachemul::Strided;
+use crate::cpu::matmul::{Job, ROWS, Scratch, products, with_scratch};
+use crate::cpu::out::Out;
+use crate::cpu::{ActKind, Element, Isa, Store, elementwise};
+use crate::ops::{Ctx, MlaArgs, Named, OpError, OpId};
+use crate::tensor::{DType, Weight};
+use half::slice::HalfBitsSliceExt;
+use half::{bf16, f16};
+
+/// Queries of a task: enough to pay for a tile of keys.
+const QUERIES: usize = 64;
+/// Floats of a task's scores.
+const SCORES: usize = 1 << 21;
+
+/// The keys of a row: `n` slots from `base`, or the selected ones of them.
+struct Keys<'a> {
+    base: usize,
+    n: usize,
+    selected: Option<&'a [i32]>,
+}
+
+impl Keys<'_> {
+    /// How many count.
+    fn len(&self) -> usize {
+        self.selected.map_or(self.n, <[i32]>::len)
+    }
+
+    /// Slot of the `i`-th.
+    fn slot(&self, i: usize) -> usize {
+        self.base + self.selected.map_or(i, |s| s[i] as usize)
+    }
+}
+
+/// Every row's keys, checked.
+fn keys_of<'a>(op: OpId, a: &MlaArgs<'a>) -> Result<Vec<Keys<'a>>, OpError> {
+    let slots = a.slots.i32(a.rows).named(op, "slots")?;
+    let base = a.base.i32(a.rows).named(op, "base")?;
+    let mut rows = Vec::with_capacity(a.rows);
+    for r in 0..a.rows {
+        let last = index(op, "slot", slots[r], a.slot_end)?;
+        let base = index(op, "base", base[r], last + 1)?;
+        let n = last - base + 1;
+        let selected = match &a.selection {
+            None => None,
+            Some(s) => {
+                let count = s.count.skip(r).i32(1).named(op, "count")?[0];
+                let count = index(op, "selection count", count, s.k + 1)?;
+                let chosen = s.index.skip(r * s.k).i32(count).named(op, "selection")?;
+                for i in chosen {
+                    index(op, "selected key", *i, n)?;
+                }
+                Some(chosen)
+            }
+        };
+        rows.push(Keys { base, n, selected });
+    }
+    Ok(rows)
+}
+
+fn check_weights(op: OpId, a: &MlaArgs<'_>) -> Result<(), OpError> {
+    let is = |w: &Weight, n_in, n_out| {
+        ensure(
+            op,
+            (w.n_in, w.n_out, w.n_mat) == (n_in, n_out, a.heads),
+            || format!("{w:?} is not {:?}", (n_in, n_out, a.heads)),
+        )
+    };
+    is(a.k_b, a.nope, a.lora)?;
+    is(a.v_b, a.lora, a.v_dim)
+}
+
+/// Give the cache to `$run` as a slice of its element type.
+macro_rules! with_cache {
+    ($op:expr, $cache:expr, $len:expr, |$slice:ident| $run:expr) => {
+        match $cache.dtype() {
+            DType::F16 => {
+                let $slice = $cache
+                    .u16($len)
+                    .named($op, "cache")?
+                    .reinterpret_cast::<f16>();
+                $run
+            }
+            DType::BF16 => {
+                let $slice = $cache
+                    .u16($len)
+                    .named($op, "cache")?
+                    .reinterpret_cast::<bf16>();
+                $run
+            }
+            _ => {
+                let $slice = $cache.f32($len).named($op, "cache")?;
+                $run
+            }
+        }
+    };
+}
+
+/// `score_s = scale * ((K_b q_nope) · c_s + q_pe · k_pe_s)`, `out = V_b Σ_s softmax(score)_s c_s`.
+pub(super) fn absorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpError> {
+    let (op, isa) = (OpId::MlaDecodeAttention, Isa::best());
+    check_weights(op, &a)?;
+    let (width, head) = (a.lora + a.rope, a.nope + a.rope);
+    let q = a.q.f32(a.rows * a.heads * head).named(op, "q")?;
+    let keys = keys_of(op, &a)?;
+    let (rows, heads) = (a.rows, a.heads);
+    if rows == 0 || heads == 0 {
+        return Ok(());
+    }
+    // Queries into the latent: one product per head, all as one piece of work.
+    let mut split = Vec::with_capacity(rows * heads * a.nope);
+    for h in 0..heads {
+        for r in 0..rows {
+            split.extend_from_slice(&q[(r * heads + h) * head..][..a.nope]);
+        }
+    }
+    let mut latent = vec![0.0; rows * heads * width];
+    per_head(ctx, op, a.k_b, rows, &split, &mut latent, width)?;
+    for (latent, q) in latent.chunks_exact_mut(width).zip(q.chunks_exact(head)) {
+        latent[a.lora..].copy_from_slice(&q[a.nope..]);
+    }
+    let mut mixed = vec![0.0; rows * heads * a.lora];
+    let work = Absorbed {
+        isa,
+        queries: &latent,
+        keys: &keys,
+        mixed: Out::new(&mut mixed, heads * a.lora),
+        heads,
+        width,
+        lora: a.lora,
+        scale: a.scale,
+    };
+    with_cache!(op, a.cache, a.slot_end * width, |cache| work
+        .run(ctx, cache));
+    // Back out of the latent. Sorted by head again.
+    split.clear();
+    for h in 0..heads {
+        for r in 0..rows {
+            split.extend_from_slice(&mixed[(r * heads + h) * a.lora..][..a.lora]);
+        }
+    }
+    let out = a.out.f32(rows * heads * a.v_dim).named(op, "out")?;
+    per_head(ctx, op, a.v_b, rows, &split, out, a.v_dim)
+}
+
+/// `out[r, h, ..n_out] = W_h x[h, r]` with rows of `out` being `heads * width` long.
+fn per_head(
+    ctx: &Ctx<'_>,
+    op: OpId,
+    w: &Weight,
+    rows: usize,
+    x: &[f32],
+    out: &mut [f32],
+    width: usize,
+) -> Result<(), OpError> {
+    let isa = Isa::best();
+    let mut acts = Borrowed::new();
+    let kind = ActKind::of(w.ty);
+    acts.0
+        .set_on(ctx.pool, isa, kind, x, w.n_in)
+        .map_err(rounding(op))?;
+    let stride = w.n_mat * width;
+    let out = Out::new(out, stride);
+    let mut jobs = Vec::with_capacity(w.n_mat);
+    for h in 0..w.n_mat {
+        jobs.push(Job {
+            w: matrix(op, w, h)?,
+            acts: &acts.0,
+            first: h * rows,
+            m: rows,
+            // SAFETY: each job has its own columns, from `column` on.
+            out: unsafe { out.again() },
+            column: h * width,
+            store: Store::Write,
+        });
+    }
+    products(ctx.pool, isa, &jobs);
+    Ok(())
+}
+
+struct Absorbed<'a> {
+    isa: Isa,
+    /// [row, head, width].
+    queries: &'a [f32],
+    keys: &'a [Keys<'a>],
+    /// [row, head, lora].
+    mixed: Out<'a>,
+    heads: usize,
+    width: usize,
+    lora: usize,
+    scale: f32,
+}
+
+impl Absorbed<'_> {
+    fn run<T: Element>(&self, ctx: &Ctx<'_>, cache: &[T]) {
+        // Tasks: some rows that share their keys, and some of their heads.
+        let mut tasks = Vec::new();
+        let mut from = 0;
+        while from < self.keys.len() {
+            let first = &self.keys[from];
+            let longest = self.keys[from..].iter().map(Keys::len).max().unwrap_or(1);
+            let limit = (QUERIES / self.heads).min(SCORES / (self.heads * longest).max(1));
+            let alike = |k: &&Keys<'_>| k.selected.is_none() && k.base == first.base;
+            let rows = self.keys[from..].iter().take(limit.max(1));
+            let count = rows.take_while(alike).count().max(1);
+            // A single row is cut by heads, so that there is something for every thread.
+            let group = if self.keys.len() < 8 {
+                self.heads.div_ceil(4).min(16)
+            } else {
+                self.heads
+            };
+            for head in (0..self.heads).step_by(group) {
+                tasks.push((from, count, head, group.min(self.heads - head)));
+            }
+            from += count;
+        }
+        ctx.pool.ranges(tasks.len(), 1, |range, _| {
+            let mut scores = Vec::new();
+            for (from, count, head, group) in &tasks[range] {
+                for (r, count) in self.pieces(*from, *count, *group) {
+                    self.attend(cache, r, count, *head, *group, &mut scores);
+                }
+            }
+        });
+    }
+
+    /// Rows go together only where all heads do: queries must lie one after another.
+    fn pieces(&self, from: usize, count: usize, group: usize) -> Vec<(usize, usize)> {
+        if group == self.heads {
+            vec![(from, count)]
+        } else {
+            (from..from + count).map(|r| (r, 1)).collect()
+        }
+    }
+
+    /// Rows `from..from + count`, which share their first key, and heads `head..head + group`.
+    fn attend<T: Element>(
+        &self,
+        cache: &[T],
+        from: usize,
+        count: usize,
+        head: usize,
+        group: usize,
+        scores: &mut Vec<f32>,
+    ) {
+        let rows = &self.keys[from..from + count];
+        let Some(longest) = rows.iter().max_by_key(|k| k.len()) else {
+            return;
+        };
+        let key = |i: usize| &cache[longest.slot(i) * self.width..][..self.width];
+        let (n, m) = (longest.len(), count * group);
+        if n == 0 {
+            return; // nothing was selected: the sum over no keys is the zero it already is
+        }
+        let queries = Strided {
+            x: &self.queries[(from * self.heads + head) * self.width..],
+            stride: self.width,
+        };
+        with_scratch(|s| {
+            score(s, self.isa, key, n, self.width, queries, m, scores);
+            for (i, p) in scores.chunks_exact_mut(n).enumerate() {
+                let own = rows[i / group].len();
+                weigh(self.isa, &mut p[..own], self.scale);
+                p[own..].fill(0.0);
+            }
+            let weights = Strided {
+                x: scores,
+                stride: n,
+            };
+            let value = |i: usize| &key(i)[..self.lora];
+            for c in (0..self.lora).step_by(ROWS) {
+                let cols = ROWS.min(self.lora - c);
+                let sums = s.mix(self.isa, value, n, c, weights, m);
+                for (i, sums) in sums.iter().enumerate() {
+                    let (r, h) = (from + i / group, head + i % group);
+                    let at = h * self.lora + c;
+                    // SAFETY: this row's head is one task's.
+                    let to = unsafe { self.mixed.part(r, at..at + cols) };
+                    to.copy_from_slice(&sums[..cols]);
+                }
+            }
+        });
+    }
+}
+
+/// `scores[i, k] = key(k) · x[i]` for `n` keys and `m` rows.
+#[expect(clippy::too_many_arguments, reason = "a matrix product's shapes")]
+fn score<'a, T: Element>(
+    s: &mut Scratch,
+    isa: Isa,
+    key: impl Fn(usize) -> &'a [T],
+    n: usize,
+    width: usize,
+    x: Strided<'_>,
+    m: usize,
+    scores: &mut Vec<f32>,
+) {
+    scores.resize(m * n, 0.0);
+    for k in (0..n).step_by(ROWS) {
+        let count = ROWS.min(n - k);
+        let mut tile: [&[T]; ROWS] = [&[]; ROWS];
+        for (i, row) in tile.iter_mut().enumerate().take(count) {
+            *row = key(k + i);
+        }
+        let sums = s.dots(isa, &tile[..count], width, x, m);
+        for (row, sums) in scores.chunks_exact_mut(n).zip(sums) {
+            row[k..k + count].copy_from_slice(&sums[..count]);
+        }
+    }
+}
+
+/// Scores to weights.
+fn weigh(isa: Isa, p: &mut [f32], scale: f32) {
+    p.iter_mut().for_each(|v| *v *= scale);
+    elementwise::softmax(isa, p);
+}
+
+/// `k_s = [K_bᵀ c_s | k_pe_s]`, `v_s = V_b c_s`, then plain attention.
+pub(super) fn unabsorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpError> {
+    let op = OpId::MlaPrefillAttention;
+    check_weights(op, &a)?;
+    let (width, head) = (a.lora + a.rope, a.nope + a.rope);
+    let q = a.q.f32(a.rows * a.heads * head).named(op, "q")?;
+    let keys = keys_of(op, &a)?;
+    // Slots before every row's base belong to other sequences: no keys are made for them.
+    let Some(first) = keys.iter().map(|k| k.base).min() else {
+        return Ok(());
+    };
+    // A head's two matrices in f32: they meet every key, so they are decoded once.
+    for w in [a.k_b, a.v_b] {
+        w.ty.row_bytes(w.n_in).map_err(|e| named(op, w, &e))?;
+        w.host_mat(a.heads - 1).named(op, "weight")?;
+    }
+    let latents: Vec<f32> = with_cache!(op, a.cache, a.slot_end * width, |cache| {
+        let used = &cache[first * width..];
+        used.iter().map(|v| v.to_f32()).collect()
+    });
+    let out = a.out.f32(a.rows * a.heads * a.v_dim).named(op, "out")?;
+    let work = Unabsorbed {
+        isa: Isa::best(),
+        q,
+        keys: &keys,
+        first,
+        latents: &latents,
+        out: Out::new(out, a.heads * a.v_dim),
+        heads: a.heads,
+        nope: a.nope,
+        rope: a.rope,
+        lora: a.lora,
+        v_dim: a.v_dim,
+        scale: a.scale,
+    };
+    let (k_b, v_b) = (a.k_b, a.v_b);
+    ctx.pool.ranges(a.heads, 1, |range, _| {
+        for h in range {
+            let (Ok(k_b), Ok(v_b)) = (decoded(k_b, h), decoded(v_b, h)) else {
+                continue; // checked above
+            };
+            work.head(h, &k_b, &v_b);
+        }
+    });
+    Ok(())
+}
+
+fn decoded(w: &Weight, m: usize) -> Result<Vec<f32>, ()> {
+    let mut out = vec![0.0; w.n_in * w.n_out];
+    decode(w.ty, w.host_mat(m).map_err(|_| ())?, &mut out).map_err(|_| ())?;
+    Ok(out)
+}
+
+struct Unabsorbed<'a> {
+    isa: Isa,
+    q: &'a [f32],
+    keys: &'a [Keys<'a>],
+    /// Slot of the first latent.
+    first: usize,
+    /// [slot - first, lora + rope].
+    latents: &'a [f32],
+    /// [row, head, v_dim].
+    out: Out<'a>,
+    heads: usize,
+    nope: usize,
+    rope: usize,
+    lora: usize,
+    v_dim: usize,
+    scale: f32,
+}
+
+impl Unabsorbed<'_> {
+    fn head(&self, h: usize, k_b: &[f32], v_b: &[f32]) {
+        let (width, head) = (self.lora + self.rope, self.nope + self.rope);
+        let n_keys = self.latents.len() / width;
+        let latents = Strided {
+            x: self.latents,
+            stride: width,
+        };
+        let mut k = vec![0.0; n_keys * head];
+        let mut v = vec![0.0; n_keys * self.v_dim];
+        with_scratch(|s| {
+            let row = |l: usize| &k_b[l * self.nope..][..self.nope];
+            for c in (0..self.nope).step_by(ROWS) {
+                let cols = ROWS.min(self.nope - c);
+                let sums = s.mix(self.isa, row, self.lora, c, latents, n_keys);
+                for (k, sums) in k.chunks_exact_mut(head).zip(sums) {
+                    k[c..c + cols].copy_from_slice(&sums[..cols]);
+                }
+            }
+            for (k, latent) in k
+                .chunks_exact_mut(head)
+                .zip(self.latents.chunks_exact(width))
+            {
+                k[self.nope..].copy_from_slice(&latent[self.lora..]);
+            }
+            for c in (0..self.v_dim).step_by(ROWS) {
+                let cols = ROWS.min(self.v_dim - c);
+                let mut rows: [&[f32]; ROWS] = [&[]; ROWS];
+                for (i, row) in rows.iter_mut().enumerate().take(cols) {
+                    *row = &v_b[(c + i) * self.lora..][..self.lora];
+                }
+                let sums = s.dots(self.isa, &rows[..cols], self.lora, latents, n_keys);
+                for (v, sums) in v.chunks_exact_mut(self.v_dim).zip(sums) {
+                    v[c..c + cols].copy_from_slice(&sums[..cols]);
+                }
+            }
+        });
+        let mut scores = Vec::new();
+        let mut from = 0;
+        while from < self.keys.len() {
+            let first = &self.keys[from];
+            let longest = self.keys[from..].iter().map(Keys::len).max().unwrap_or(1);
+            let limit = QUERIES.min(SCORES / longest.max(1)).max(1);
+            let alike = |k: &&Keys<'_>| k.selected.is_none() && k.base == first.base;
+            let rows = self.keys[from..].iter().take(limit);
+            let count = rows.take_while(alike).count().max(1);
+            self.rows(h, from, count, &k, &v, &mut scores);
+            from += count;
+        }
+    }
+
+    /// Rows `from..from + count`, which share their first key.
+    fn rows(
+        &self,
+        h: usize,
+        from: usize,
+        count: usize,
+        k: &[f32],
+        v: &[f32],
+        scores: &mut Vec<f32>,
+    ) {
+        let head = self.nope + self.rope;
+        let rows = &self.keys[from..from + count];
+        let Some(longest) = rows.iter().max_by_key(|k| k.len()) else {
+            return;
+        };
+        let at = |i: usize| longest.slot(i) - self.first;
+        let key = |i: usize| &k[at(i) * head..][..head];
+        let value = |i: usize| &v[at(i) * self.v_dim..][..self.v_dim];
+        let n = longest.len();
+        if n == 0 {
+            let at = h * self.v_dim;
+            for i in from..from + count {
+                // SAFETY: this row's head is one task's.
+                unsafe { self.out.part(i, at..at + self.v_dim) }.fill(0.0);
+            }
+            return;
+        }
+        let queries = Strided {
+            x: &self.q[(from * self.heads + h) * head..],
+            stride: self.heads * head,
+        };
+        with_scratch(|s| {
+            score(s, self.isa, key, n, head, queries, count, scores);
+            for (p, keys) in scores.chunks_exact_mut(n).zip(rows) {
+                weigh(self.isa, &mut p[..keys.len()], self.scale);
+                p[keys.len()..].fill(0.0);
+            }
+            let weights = Strided {
+                x: scores,
+                stride: n,
+            };
+            for c in (0..self.v_dim).step_by(ROWS) {
+                let cols = ROWS.min(self.v_dim - c);
+                let sums = s.mix(self.isa, value, n, c, weights, count);
+                for (i, sums) in sums.iter().enumerate() {
+                    let at = h * self.v_dim + c;
+                    // SAFETY: this row's head is one task's.
+                    let to = unsafe { self.out.part(from + i, at..at + cols) };
+                    to.copy_from_slice(&sums[..cols]);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,7 @@
+//! Kernels written with `std::arch`, one folder per instruction set.
+//!
+//! Functions here are compiled for their set whatever the build's target; [`super::Isa`] says
+//! which of them may be called.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
