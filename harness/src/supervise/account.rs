@@ -32,6 +32,7 @@ pub(super) fn settle(mut a: Attempt<'_>) -> AttemptOutcome {
     a.kernel_end.close_at(over_ns.saturating_add(settle));
     a.capture_stop.set();
     let end_ns = a.leader_end.map_or(over_ns, |(_, at)| at.min(over_ns));
+    a.oom_kills = a.cgroup.oom_kills(); // the guardian removes the groups when it goes
     dismiss_guardian(&mut a);
     a.events_stop.set();
     let losses = a.events.take().map(|e| e.join().map_or(1, |e| e.losses));
@@ -143,7 +144,7 @@ fn outcome(
         warnings
             .push("the kernel lost process events: some ends of descendants may be unknown".into());
     }
-    if let Some(n) = a.cgroup.oom_kills().filter(|&n| n > 0) {
+    if let Some(n) = a.oom_kills.filter(|&n| n > 0) {
         warnings.push(format!(
             "the kernel killed {n} process(es) of the tree for lack of memory in its control group"
         ));
