@@ -78,9 +78,10 @@ pub fn compare_metric(
     out
 }
 
-/// Worse than allowed, and not by chance: the ratio lies beyond the bound, and its whole interval on the worse side of
-/// 1. `None` when there is no bound, no direction, no ratio, or too few samples for an interval of any worth (fewer
-/// than three in an arm).
+/// Worse than allowed, and not by chance: the ratio lies beyond the bound, and its whole interval on the side of loss.
+///
+/// `None` when there is no bound, no direction, no ratio, or fewer than three samples in an arm: an interval of two is
+/// worth nothing.
 fn regressed(m: &ComparedMetric, better: Better) -> Option<bool> {
     let (loss, ratio) = (m.max_loss_pct?, m.ratio?);
     let worse_by = match better {
