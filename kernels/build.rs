@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | host (`simt`) | any C++17 compiler that the `cc` crate finds | `--device simt` refuses by name |
 //! | gfx11, gfx12 | ROCm's clang, or clang 19 and newer with lld | no embedded code object: `--kernels DIR` or a refusal |
-//! | sm_90 | nvcc | likewise |
+//! | sm_90 | nvcc (cubin), else clang with nvptx64 (PTX) | likewise |
 //!
 //! `LEGWORK_GFX` lists the gfx targets (default gfx1151; `all` for every known one; empty for none), `LEGWORK_CLANG` and
 //! `LEGWORK_NVCC` name compilers. Nothing here fails the build: what is missing is written into the binary as a reason.
@@ -27,6 +27,22 @@ const HIP_FLAGS: [&str; 9] = [
     // clang 19 would pair v5 metadata with a v4 ABI otherwise
     "-mcode-object-version=5",
     "--no-gpu-bundle-output",
+];
+const PTX_FLAGS: [&str; 14] = [
+    "-x",
+    "cuda",
+    "--cuda-gpu-arch=sm_90",
+    "--cuda-device-only",
+    "-nocudainc",
+    "-nocudalib",
+    "-Wno-unknown-cuda-version",
+    "-O3",
+    "-std=c++17",
+    "-Xclang",
+    "-target-feature",
+    "-Xclang",
+    "+ptx80",
+    "-S",
 ];
 const NVCC_FLAGS: [&str; 6] = ["-x", "cu", "-arch=sm_90", "-O3", "-std=c++17", "--cubin"];
 
@@ -301,31 +317,68 @@ fn kernel_figures(asm: &str) -> String {
     text
 }
 
+/// nvcc makes cubins; without it clang makes PTX, which the driver compiles when it loads.
 fn nvidia(root: &Path, out: &Path, packs: &mut Packs) {
     let nvcc =
         std::env::var_os("LEGWORK_NVCC").map_or_else(|| PathBuf::from("nvcc"), PathBuf::from);
-    let Some(version) = output(Command::new(&nvcc).arg("--version")) else {
-        packs.absent(
-            "sm_90",
-            "no nvcc was found when this binary was built (LEGWORK_NVCC names one)",
-        );
+    let source = |name: &str| root.join("hip").join(format!("{name}.hip"));
+    if let Some(version) = output(Command::new(&nvcc).arg("--version")) {
+        let version = version
+            .lines()
+            .find(|l| l.contains("release"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        for name in SOURCES {
+            let object = out.join(format!("{name}.sm_90.cubin"));
+            let done = run(Command::new(&nvcc)
+                .args(NVCC_FLAGS)
+                .arg("-o")
+                .arg(&object)
+                .arg(source(name)))
+            .and_then(|()| packs.add("sm_90", name, &object, &version, &NVCC_FLAGS.join(" "), ""));
+            if let Err(why) = done {
+                packs.absent("sm_90", why);
+                return;
+            }
+        }
         return;
+    }
+    let clang = match find_clang() {
+        Ok(clang)
+            if output(Command::new(&clang.path).arg("--print-targets"))
+                .is_some_and(|t| t.contains("nvptx64")) =>
+        {
+            clang
+        }
+        _ => {
+            packs.absent("sm_90", "neither nvcc nor a clang with nvptx64 was found when this binary was built (LEGWORK_NVCC, LEGWORK_CLANG)");
+            return;
+        }
     };
-    let version = version
-        .lines()
-        .find(|l| l.contains("release"))
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
     for name in SOURCES {
-        let object = out.join(format!("{name}.sm_90.cubin"));
-        let source = root.join("hip").join(format!("{name}.hip"));
-        let done = run(Command::new(&nvcc)
-            .args(NVCC_FLAGS)
+        let object = out.join(format!("{name}.sm_90.ptx"));
+        let done = run(Command::new(&clang.path)
+            .args(PTX_FLAGS)
             .arg("-o")
             .arg(&object)
-            .arg(source))
-        .and_then(|()| packs.add("sm_90", name, &object, &version, &NVCC_FLAGS.join(" "), ""));
+            .arg(source(name)))
+        .and_then(|()| {
+            // The driver takes PTX as a C string.
+            let mut text = std::fs::read(&object).map_err(|e| e.to_string())?;
+            text.push(0);
+            std::fs::write(&object, text).map_err(|e| e.to_string())
+        })
+        .and_then(|()| {
+            packs.add(
+                "sm_90",
+                name,
+                &object,
+                &clang.version,
+                &PTX_FLAGS.join(" "),
+                "",
+            )
+        });
         if let Err(why) = done {
             packs.absent("sm_90", why);
             return;

@@ -108,7 +108,7 @@ KERNEL(topk_select, 256, 4, TopkArgs) {
         int i = c0 + (int)tid();
         u32 key = i < n ? sort_key(x[i]) : 0;
         bool eq = i < n && key == prefix, gt = i < n && key > prefix;
-        u32 below = (1u << lane()) - 1, be = ballot(eq), bg = ballot(gt);
+        u32 below = (1u << lane()) - 1, be = wave_ballot(eq), bg = wave_ballot(gt);
         u32 eq_in_wave = popcount(be & below), gt_in_wave = popcount(bg & below);
         if (lane() == 0) { wsum[wave_id()] = popcount(be); wsum[8 + wave_id()] = popcount(bg); }
         sync();

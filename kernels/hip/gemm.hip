@@ -58,9 +58,7 @@ template <int T> DEV void gemm(const GemmArgs &a) {
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-            for (int e = 0; e < 8; e++) acc[i][j].v[e] = 0.0f;
+        for (int j = 0; j < 2; j++) clear(acc[i][j]);
     for (int k0 = 0; k0 < a.n_in; k0 += TK) {
         load_weights<T>(wrow, k0 + lk, a.n_in, wvalid, grid, ws + lr * LD + lk);
         for (int i = 0; i < 16; i++) as_[lr * LD + lk + i] = xvalid && k0 + lk + i < a.n_in ? clamp_f16(xrow[k0 + lk + i]) : (u16)0;
@@ -70,7 +68,7 @@ template <int T> DEV void gemm(const GemmArgs &a) {
 #pragma unroll
             for (int i = 0; i < 2; i++)
 #pragma unroll
-                for (int j = 0; j < 2; j++) mma16(acc[i][j], ws + (wm + 16 * i) * LD + kk, as_ + (wn + 16 * j) * LD + kk, LD);
+                for (int j = 0; j < 2; j++) mma16<false>(acc[i][j], ws + (wm + 16 * i) * LD + kk, LD, as_ + (wn + 16 * j) * LD + kk, LD);
         sync();
     }
 #pragma unroll

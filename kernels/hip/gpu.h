@@ -105,7 +105,7 @@ DEV int xor_bits(int v, int m) {
     default: return shfl_bits(v, (int)lane() ^ m);
     }
 }
-DEV u32 ballot(bool p) { return __builtin_amdgcn_ballot_w32(p); }
+DEV u32 wave_ballot(bool p) { return __builtin_amdgcn_ballot_w32(p); }
 #elif GPU_NV
 DEV void sync() {
 #if defined(__CUDACC__) && !defined(__clang__)
@@ -124,7 +124,7 @@ DEV int xor_bits(int v, int m) {
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(r) : "r"(v), "r"(m));
     return r;
 }
-DEV u32 ballot(bool p) {
+DEV u32 wave_ballot(bool p) {
     u32 r;
     asm volatile("{ .reg .pred q; setp.ne.u32 q, %1, 0; vote.sync.ballot.b32 %0, q, 0xffffffff; }" : "=r"(r) : "r"((u32)p));
     return r;

@@ -1,5 +1,6 @@
 // Multi-head latent attention: rope, the fused norms, the cache write, and attention over the latent cache.
 #include "args.h"
+#include "mma.h"
 #include "rope.h"
 
 DEV void st_cache(int dtype, P<u8> cache, i64 i, float v) {
@@ -179,6 +180,111 @@ KERNEL(mla_attention, 256, 4, MlaArgs) {
             if (c1 < a.lora) part[at * a.lora + c1] = acc[h][1];
             if (tid() == 0) { stat[at * 2] = score[h * 2]; stat[at * 2 + 1] = sum; }
         }
+    }
+}
+
+// The same with matrix units, for 16-bit caches whose rows are multiples of 16: block (split, 16 heads, row), tiles of 16 keys.
+// The eight waves share the scores' sum over the row and add up in shared memory; each then owns every eighth 16 columns of
+// the weighted latent. Probabilities are rounded to f16 before they are summed, so that they still sum to one.
+#define MH 16
+#define MK 16
+#define MLD (MAX_WIDTH + 8)
+#define PLD 24
+
+KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
+    SHARED(u16, qs, MH *MLD);
+    SHARED(u16, ks, MK *MLD);
+    SHARED(u16, ps, MH *PLD);
+    SHARED(float, sums, 8 * MH * MK);
+    SHARED(float, alpha, MH);
+    PTR(qa, a.qa); PTR(q, a.q); PTR(cache, a.cache); PTR(base, a.base); PTR(slots, a.slots); PTR(index, a.index); PTR(count, a.count);
+    PTR(part, a.part); PTR(stat, a.stat); PTR(out, a.out);
+    int split = (int)bid_x(), h0 = (int)bid_y() * MH, heads = imin(MH, a.heads - h0), width = a.lora + a.rope;
+    i64 row = bid_z();
+    i64 first = base[row];
+    bool sparse = !is_null(index);
+    int n = sparse ? count[row] : (int)(slots[row] - first) + 1;
+    int k0 = (int)((i64)n * split / a.splits), k1 = (int)((i64)n * (split + 1) / a.splits);
+    for (int i = (int)tid(); i < MH * width; i += 256) {
+        int h = i / width, c = i - h * width;
+        float v = 0.0f;
+        if (h < heads) {
+            i64 rh = row * a.heads + h0 + h;
+            v = c < a.lora ? qa[rh * a.lora + c] : q[rh * a.q_stride + a.pe_offset + (c - a.lora)];
+        }
+        qs[h * MLD + c] = f32_f16(fminf_(fmaxf_(v, -65504.0f), 65504.0f));
+    }
+    Acc acc[4];
+#pragma unroll
+    for (int t = 0; t < 4; t++) clear(acc[t]);
+    int wave = (int)wave_id(), h = (int)tid() / MK, key = (int)tid() % MK; // this thread's score
+    float m = neg_inf(), l = 0.0f;                                          // of head h, the same in its 16 lanes
+    for (int t0 = k0; t0 < k1; t0 += MK) {
+        int tile = imin(MK, k1 - t0);
+        for (int i = (int)tid(); i < MK * width; i += 256) {
+            int k = i / width, c = i - k * width;
+            u16 v = 0;
+            if (k < tile) {
+                i64 slot = first + (sparse ? index[row * a.k + t0 + k] : t0 + k);
+                v = as<const u16>(cache)[slot * width + c];
+                if (a.dtype == DT_BF16) v = f32_f16(fminf_(fmaxf_(bf16_f32(v), -65504.0f), 65504.0f));
+            }
+            ks[k * MLD + c] = v;
+        }
+        sync();
+        Acc s;
+        clear(s);
+        for (int c = wave * 16; c < width; c += 128) mma16<false>(s, qs + c, MLD, ks + c, MLD);
+#pragma unroll
+        for (int e = 0; e < 8; e++) sums[(wave * MH + mma_row(e)) * MK + mma_col(e)] = s.v[e];
+        sync();
+        float score = 0.0f;
+#pragma unroll
+        for (int w = 0; w < 8; w++) score += sums[(w * MH + h) * MK + key];
+        score = key < tile ? score * a.scale : neg_inf();
+        float top = fmaxf_(m, score);
+#pragma unroll
+        for (int x = 1; x < 16; x <<= 1) top = fmaxf_(top, shfl_xor(top, x));
+        float keep = exp_(m - top);
+        u16 ph = f32_f16(exp_(score - top));
+        float p = f16_f32(ph);
+#pragma unroll
+        for (int x = 1; x < 16; x <<= 1) p += shfl_xor(p, x);
+        l = l * keep + p;
+        m = top;
+        ps[h * PLD + key] = ph;
+        if (key == 0) alpha[h] = keep;
+        sync();
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            int c = (wave + 8 * t) * 16;
+            if (c >= a.lora) continue; // the whole wave
+#pragma unroll
+            for (int e = 0; e < 8; e++) acc[t].v[e] *= alpha[mma_row(e)];
+            mma16<true>(acc[t], ps, PLD, ks + c, MLD);
+        }
+        sync();
+    }
+    if (key == 0) { sums[h * 2] = m; sums[h * 2 + 1] = l; }
+    sync();
+#pragma unroll
+    for (int t = 0; t < 4; t++) {
+        int c = (wave + 8 * t) * 16;
+        if (c >= a.lora) continue;
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            int hh = mma_row(e);
+            if (hh >= heads) continue;
+            i64 rh = row * a.heads + h0 + hh;
+            float sum = sums[hh * 2 + 1];
+            if (a.splits == 1) out[rh * a.lora + c + mma_col(e)] = sum > 0.0f ? acc[t].v[e] / sum : 0.0f;
+            else part[(rh * a.splits + split) * a.lora + c + mma_col(e)] = acc[t].v[e];
+        }
+    }
+    if (a.splits > 1 && key == 0 && h < heads) {
+        i64 at = (row * a.heads + h0 + h) * a.splits + split;
+        stat[at * 2] = m;
+        stat[at * 2 + 1] = l;
     }
 }
 

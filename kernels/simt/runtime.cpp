@@ -54,7 +54,7 @@ struct Wave {
     const char *file;
     u64 slot[WAVE], out[WAVE];
     int aux[WAVE];
-    u8 wide[WAVE][64];
+    u8 wide[WAVE][64], seen[WAVE][64];
 };
 struct Shadow { u32 epoch; u16 writer, reader; u32 read_epoch; };
 static const u32 MAX_THREADS = 1024, STACK = 64 * 1024, GUARD = 4096, SHARED_BYTES = 64 * 1024, MAX_ARRAYS = 32;
@@ -259,7 +259,8 @@ static void complete(Wave &v, Op op) {
         for (int l = 0; l < WAVE; l++) v.out[l] = m;
         break;
     }
-    case MMA: // lanes read each other's wide slots themselves
+    case MMA: // a lane that runs ahead writes its slot anew, so the others read a copy
+        memcpy(v.seen, v.wide, sizeof v.seen);
         break;
     }
 }
@@ -295,10 +296,8 @@ u64 collective(Op op, u64 value, int aux, Idx at) {
     to_scheduler();
     return w->waves[w->cur / WAVE].out[l];
 }
-u8 *wave_slot(int lane, u32 bytes) {
-    if (bytes > sizeof W->waves[0].wide[0]) fail(LIMIT, Idx(0), "wave slot", bytes, sizeof W->waves[0].wide[0], 1, "");
-    return W->waves[W->cur / WAVE].wide[lane];
-}
+float *wave_slot() { return (float *)W->waves[W->cur / WAVE].wide[W->cur % WAVE]; }
+const float *wave_seen(int lane) { return (const float *)W->waves[W->cur / WAVE].seen[lane]; }
 
 // ------------------------------------------------------------ the scheduler
 static u64 mix(u64 &s) {

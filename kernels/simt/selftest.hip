@@ -49,6 +49,6 @@ KERNEL(selftest_fine, 64, 1, SelfArgs) { // and one that is right: a reversal th
     s[tid()] = (float)tid();
     sync();
     float v = s[63 - tid()];
-    v += (float)ballot(lane() == 3) + shfl_xor(v, 1) + shfl(v, 0);
+    v += (float)wave_ballot(lane() == 3) + shfl_xor(v, 1) + shfl(v, 0);
     x[tid()] = v + wave_max((float)lane());
 }

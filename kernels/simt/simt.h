@@ -97,7 +97,8 @@ u64 collective(Op op, u64 v, int aux, Idx at);
 void barrier(Idx at);
 struct Where { u32 tid, x, y, z; };
 extern __thread Where where;
-u8 *wave_slot(int lane, u32 bytes); // a lane's own scratch for wide collectives
+float *wave_slot();                 // 16 floats that a lane gives to MMA
+const float *wave_seen(int lane);   // and what each lane gave
 
 template <class T> u64 pack(T v) { u64 r = 0; memcpy(&r, &v, sizeof(T)); return r; }
 template <class T> T unpack(u64 r) { T v; memcpy(&v, &r, sizeof(T)); return v; }
@@ -133,7 +134,8 @@ template <class T> static inline T shfl_xor(T v, int m, SIMT_AT) {
 static inline float wave_sum(float v, SIMT_AT) { return simt::unpack<float>(simt::collective(simt::SUM_F, simt::pack(v), 0, SIMT_IDX(0))); }
 static inline int wave_sum(int v, SIMT_AT) { return simt::unpack<int>(simt::collective(simt::SUM_I, simt::pack(v), 0, SIMT_IDX(0))); }
 static inline float wave_max(float v, SIMT_AT) { return simt::unpack<float>(simt::collective(simt::MAX_F, simt::pack(v), 0, SIMT_IDX(0))); }
-static inline u32 ballot(bool p, SIMT_AT) { return simt::unpack<u32>(simt::collective(simt::BALLOT, p ? 1 : 0, 0, SIMT_IDX(0))); }
+static inline u32 wave_ballot(bool p, SIMT_AT) { return simt::unpack<u32>(simt::collective(simt::BALLOT, p ? 1 : 0, 0, SIMT_IDX(0))); }
+static inline void wave_share(SIMT_AT) { simt::collective(simt::MMA, 0, 0, SIMT_IDX(0)); }
 
 template <class T> static inline T atomic_add(P<T> p, i64 i, T v, SIMT_AT) {
     T &r = p[SIMT_IDX(i)];

@@ -13,7 +13,9 @@ use crate::tensor::Weight;
 /// Longest latent and longest cache row of the attention kernel.
 const MAX_LORA: usize = 512;
 const MAX_WIDTH: usize = 576;
+/// Query heads of a block, without and with matrix units.
 const HEADS: usize = 8;
+const MATRIX_HEADS: usize = 16;
 
 fn table_fits(t: &RopeTable) -> Result<(), String> {
     if t.dim.is_multiple_of(2) && t.freq.len() == t.dim / 2 && t.freq.len() <= MAX_ROPE_PAIRS {
@@ -297,7 +299,13 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
     )?;
 
     // Enough blocks to fill the device, but no split of fewer than 64 keys.
-    let groups = a.heads.div_ceil(HEADS);
+    let matrix = dtype != 0 && a.lora.is_multiple_of(16) && a.rope.is_multiple_of(16);
+    let (kernel, heads) = if matrix {
+        ("mla_attention_mma", MATRIX_HEADS)
+    } else {
+        ("mla_attention", HEADS)
+    };
+    let groups = a.heads.div_ceil(heads);
     let keys = if a.selection.is_some() {
         chosen.min(a.slot_end)
     } else {
@@ -364,13 +372,8 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
             rows: int(op, "rows", rows)?,
             ..args
         };
-        gpu.launch(
-            "mla_attention",
-            [x, y, blocks_yz(op, "rows", rows)?],
-            256,
-            &args,
-        )
-        .on(op, kind)?;
+        gpu.launch(kernel, [x, y, blocks_yz(op, "rows", rows)?], 256, &args)
+            .on(op, kind)?;
         if splits > 1 {
             gpu.launch(
                 "mla_merge",

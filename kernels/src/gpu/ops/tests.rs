@@ -1,14 +1,15 @@
-//! Every kernel on the host fibres against the reference tier, on random inputs with tails.
+//! Every kernel against the reference tier, on random inputs with tails: on the host fibres, or on the hardware that
+//! `LEGWORK_TEST_DEVICE=rocm|cuda` names (`LEGWORK_TEST_KERNELS` is a folder of code objects for it).
 
 use crate::blocks::{BlockType, decode};
 use crate::cpu::Pool;
 use crate::device::DeviceKind;
-use crate::gpu::{Gpu, GpuMemory};
+use crate::gpu::Gpu;
 use crate::knobs::Knobs;
 use crate::ops::{self, Ctx, Gating, MatPart, Op, OpError, RopeStyle, RopeTable, Selection};
 use crate::registry::{Registry, TierChoice};
 use crate::simt::SimtDriver;
-use crate::tensor::{DType, DeviceMemory, HostDomain, MemoryDomain, Tensor, Weight, WeightData};
+use crate::tensor::{DType, HostDomain, MemoryDomain, Tensor, Weight, WeightData};
 use std::sync::Arc;
 
 /// A linear congruential generator: the tests need spread, not randomness.
@@ -42,7 +43,8 @@ struct Bench {
     device: Registry,
     pool: Pool,
     gpu: Gpu,
-    driver: Arc<SimtDriver>,
+    /// The fibres' driver, unless the tests run on hardware.
+    simt: Option<Arc<SimtDriver>>,
     rng: Rng,
 }
 
@@ -54,17 +56,30 @@ struct Pair {
 
 impl Bench {
     fn new(seed: u64) -> Self {
-        let driver = Arc::new(SimtDriver::new(seed));
-        let gpu = Gpu::with_driver(driver.clone(), None).unwrap();
+        let named = std::env::var("LEGWORK_TEST_DEVICE").unwrap_or_default();
+        let kernels = std::env::var_os("LEGWORK_TEST_KERNELS").map(std::path::PathBuf::from);
+        let open = |kind| Gpu::open(kind, &Knobs::default(), kernels.as_deref()).unwrap();
+        let (gpu, simt) = match named.as_str() {
+            "rocm" => (open(DeviceKind::Rocm), None),
+            "cuda" => (open(DeviceKind::Cuda), None),
+            "" | "simt" => {
+                let driver = Arc::new(SimtDriver::new(seed));
+                (
+                    Gpu::with_driver(driver.clone(), None).unwrap(),
+                    Some(driver),
+                )
+            }
+            other => panic!("LEGWORK_TEST_DEVICE={other}"),
+        };
         let mut device = Registry::empty(Knobs::default(), TierChoice::NativeOnly);
-        crate::gpu::register(&mut device, DeviceKind::Simt);
-        device.set_memory(DeviceKind::Simt, gpu.memory_facts());
+        crate::gpu::register(&mut device, gpu.kind());
+        device.set_memory(gpu.kind(), gpu.memory_facts());
         Bench {
             host: Registry::new(Knobs::default(), TierChoice::ReferenceOnly),
             device,
             pool: Pool::new(1),
             gpu,
-            driver,
+            simt,
             rng: Rng(seed * 77 + 5),
         }
     }
@@ -108,10 +123,11 @@ impl Bench {
         n_mat: usize,
     ) -> (Weight, Weight) {
         let bytes = random_blocks(&mut self.rng, ty, n_in * n_out * n_mat);
-        let memory =
-            GpuMemory::new(self.driver.clone(), bytes.len(), &format!("weight {ty}")).unwrap();
-        let mut memory: Box<dyn DeviceMemory> = Box::new(memory);
-        memory.upload(0, &bytes).unwrap();
+        let memory = self
+            .gpu
+            .domain()
+            .weight(&bytes, &format!("weight {ty}"))
+            .unwrap();
         let weight = |data| Weight {
             name: format!("test.{ty}"),
             ty,
@@ -127,7 +143,7 @@ impl Bench {
                 offset: 0,
                 len,
             }),
-            weight(WeightData::Device(Arc::from(memory))),
+            weight(WeightData::Device(memory)),
         )
     }
 
@@ -145,12 +161,13 @@ impl Bench {
     }
 
     fn on_device<O: Op>(&mut self, args: O::Args<'_>) -> Result<(), OpError> {
+        let kind = self.gpu.kind();
         self.device.run::<O>(
             &mut Ctx {
                 pool: &self.pool,
                 device: Some(&mut self.gpu),
             },
-            DeviceKind::Simt,
+            kind,
             args,
         )
     }
@@ -277,7 +294,7 @@ fn argument_structs_have_the_sizes_that_the_kernels_were_compiled_with() {
                 "rope" => size_of::<a::RopeArgs>(),
                 "fused_norm_rope" => size_of::<a::FusedArgs>(),
                 "cache_rows" => size_of::<a::CacheArgs>(),
-                "mla_attention" | "mla_merge" => size_of::<a::MlaArgs>(),
+                "mla_attention" | "mla_attention_mma" | "mla_merge" => size_of::<a::MlaArgs>(),
                 "indexer_logits" => size_of::<a::IndexerArgs>(),
                 "topk_select" => size_of::<a::TopkArgs>(),
                 "moe_route" => size_of::<a::RouteArgs>(),
@@ -802,6 +819,28 @@ fn attention_dense_and_sparse_in_both_forms() {
         },
     );
     assert!(error <= 1e-5, "f16: NMSE {error:e}");
+    // matrix units: few keys, more keys than a tile, splits that hold less than one
+    for (keys, splits, sparse, dtype) in [
+        (3, Some(1), None, DType::F16),
+        (45, Some(5), None, DType::F16),
+        (45, Some(2), Some(17), DType::BF16),
+    ] {
+        let error = attention(
+            &mut b,
+            &Shape {
+                keys,
+                splits,
+                sparse,
+                dtype,
+                heads: 18,
+                ..plain
+            },
+        );
+        assert!(
+            error <= 1e-5,
+            "{keys} keys, {splits:?} splits: NMSE {error:e}"
+        );
+    }
     for rows in [1, 9] {
         let error = attention(
             &mut b,
@@ -1035,7 +1074,9 @@ fn experts_by_pairs_and_by_groups() {
 fn results_do_not_depend_on_the_schedule() {
     let run = |seed| {
         let mut b = Bench::new(15);
-        b.driver.set_seed(seed);
+        if let Some(driver) = &b.simt {
+            driver.set_seed(seed);
+        }
         let x = b.random(4 * 900);
         let (base, slots) = (b.i32(vec![0; 4]), b.i32(vec![899, 700, 400, 899]));
         let (mut index, mut count) = (b.i32(vec![-1; 4 * 60]), b.i32(vec![0; 4]));
@@ -1071,6 +1112,9 @@ fn results_do_not_depend_on_the_schedule() {
 #[test]
 fn a_bad_token_id_is_a_report_with_its_place() {
     let mut b = Bench::new(16);
+    if b.simt.is_none() {
+        return; // hardware would not survive it
+    }
     let (_, table) = b.weight(BlockType::Q8_0, 256, 5, 1);
     let ids = b.i32(vec![1, 5]); // one past the last row
     let mut out = b.zeros(DType::F32, 512);
