@@ -1,5 +1,7 @@
 //! The command line itself: help, exit codes of usage errors, shell support, colour.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 mod common;
 
 use common::Bench;

@@ -1,5 +1,7 @@
 //! Legs that run scripts and commands, from the leg file to the report.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 mod common;
 
 use common::Bench;

@@ -1,6 +1,8 @@
 //! Supervision against helpers that misbehave on purpose: how the leader ended, what its tree did, what was captured.
 //! Each case is held against an expected outcome.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 #[path = "helpers/mod.rs"]
 mod helpers;
 #[path = "helpers/model.rs"]

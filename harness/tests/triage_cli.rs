@@ -1,5 +1,7 @@
 //! `legwork triage` and `legwork explain` as functions: arguments, formats, exit codes, errors.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 use std::path::Path;
 
 use legwork::triage::{ExplainArgs, Format, TriageArgs, TriageError, run, run_explain};

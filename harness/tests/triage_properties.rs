@@ -1,5 +1,7 @@
 //! Properties of triage over the golden cases: truncation, noise, prefix styles, and bytes of any kind.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 

@@ -17,7 +17,7 @@ use crate::supervise::leftovers;
 struct Begun {
     leg_file: String,
     leg_file_sha256: String,
-    selection: Selection,
+    selection: Box<Selection>,
     seed: u64,
     base: PathBuf,
     argv: Vec<String>,

@@ -85,7 +85,7 @@ pub fn run(mut set: LegSet, selection: &Selection, options: &Options) -> Result<
         leg_set: set.name.clone(),
         leg_file: set.source.name.clone(),
         leg_file_sha256: set.source.sha256.clone(),
-        selection: selection.clone(),
+        selection: Box::new(selection.clone()),
         seed: plan.seed,
         steps: plan.steps.clone(),
         pid: std::process::id(),
