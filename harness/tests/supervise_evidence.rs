@@ -1,6 +1,8 @@
 //! Evidence beside an attempt: the kernel's log inside its window, a fake board, memory and disk that run out, a process
 //! that cannot be killed, a harness that is killed or stopped.
 
+#![allow(clippy::unwrap_used)] // tests, though no test harness says so
+
 #[path = "helpers/figures.rs"]
 mod figures;
 #[path = "helpers/fuse.rs"]
