@@ -1,7 +1,7 @@
 //! Evidence beside an attempt: the kernel's log inside its window, a fake board, memory and disk that run out, a process
 //! that cannot be killed, a harness that is killed or stopped.
 
-#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+#![allow(clippy::unwrap_used)] // tests, though no test harness says so
 
 #[path = "helpers/figures.rs"]
 mod figures;

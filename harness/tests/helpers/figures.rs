@@ -95,8 +95,8 @@ fn overhead_of_ten_seconds() {
 
 fn flood() {
     let own = |k| {
-        legwork::os::procfs::status_kb(i32::try_from(std::process::id()).unwrap(), k).unwrap_or(0)
-            >> 10
+        let me = i32::try_from(std::process::id()).unwrap();
+        legwork::os::procfs::status_kb(me, k).unwrap_or(0) as f64 / f64::from(1 << 20)
     };
     let before = own("VmRSS");
     let r = attempt(helper(&["spam", "1000000000"]), |s| {
