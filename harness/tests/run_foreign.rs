@@ -1,5 +1,7 @@
 //! Legs that run scripts and commands, from the leg file to the report.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 mod common;
 
 use common::Bench;
@@ -125,7 +127,7 @@ fn a_gate_that_does_not_hold_is_exit_10() {
     let ran = bench.run(
         &script_leg(
             &bench,
-            "exit 0",
+            "echo x",
             "gates:\n  - {leg: a, expect: {wall_s: {max: 0.000001}}}\n",
         ),
         &[],
@@ -200,7 +202,7 @@ fn a_script_that_is_edited_meanwhile_runs_as_it_was() {
     let ran = bench.run(
         &script_leg(
             &bench,
-            &format!("printf 'exit 7\\n' > {}\nexit 0", source.display()),
+            &format!("printf 'exit 7\\n' > {}\necho x", source.display()),
             "repeat: 2\n",
         ),
         &[],
@@ -213,7 +215,7 @@ fn the_stage_is_gone_afterwards_unless_it_is_kept() {
     let bench = Bench::new();
     let stages = bench.path().join("stages");
     std::fs::create_dir(&stages).unwrap();
-    bench.write("set.yaml", &script_leg(&bench, "exit 0", ""));
+    bench.write("set.yaml", &script_leg(&bench, "echo x; exit 0", ""));
     let run = |extra: &[&str]| {
         let args: Vec<&str> = ["run", "set.yaml"]
             .into_iter()
@@ -240,7 +242,7 @@ fn a_leg_that_fails_stops_the_rest_only_where_that_was_asked_for() {
     let bench = Bench::new();
     let text = |on_fail: &str| {
         format!(
-            "name: t\norder: sequential\non_fail: {on_fail}\nlegs:\n  - {{name: bad, command: [/bin/sh, -c, exit 3]}}\n  - {{name: good, command: [/bin/true]}}\n"
+            "name: t\norder: sequential\non_fail: {on_fail}\nlegs:\n  - {{name: bad, command: [/bin/sh, -c, exit 3]}}\n  - {{name: good, command: [/bin/echo, x]}}\n"
         )
     };
     let ran = bench.run(&text("continue"), &[]);
@@ -298,7 +300,7 @@ fn undeclared_knobs_are_refused_and_declared_ones_reach_the_leg() {
 fn pins_and_arms_that_do_not_hold_stop_everything_before_it_begins() {
     let bench = Bench::new();
     let ran = bench.run(
-        "name: t\npins: {kernel.release: '~^never$'}\nlegs: [{name: a, command: [/bin/true]}]\n",
+        "name: t\npins: {kernel.release: '~^never$'}\nlegs: [{name: a, command: [/bin/echo, x]}]\n",
         &[],
     );
     ran.expect_code(14);
@@ -308,13 +310,13 @@ fn pins_and_arms_that_do_not_hold_stop_everything_before_it_begins() {
         ran.said()
     );
     let ran = bench.run(
-        "name: t\npins: {kernel.release: '~.'}\nlegs: [{name: a, command: [/bin/true]}]\n",
+        "name: t\npins: {kernel.release: '~.'}\nlegs: [{name: a, command: [/bin/echo, x]}]\n",
         &[],
     );
     ran.expect_code(0);
     let arms = |rule: &str| {
         format!(
-            "name: t\narms: {rule}\nlegs:\n  - {{name: a, command: [/bin/true]}}\n  - {{name: b, command: [/bin/true]}}\n  - {{name: c, command: [/bin/echo]}}\n"
+            "name: t\narms: {rule}\nlegs:\n  - {{name: a, command: [/bin/echo, x]}}\n  - {{name: b, command: [/bin/echo, x]}}\n  - {{name: c, command: [/bin/printf, x]}}\n"
         )
     };
     for rule in ["must_match", "must_differ"] {
@@ -381,7 +383,7 @@ fn attempts_that_no_longer_fit_into_the_lease_are_owed() {
 #[test]
 fn a_shuffled_order_is_recorded_and_can_be_had_again() {
     let bench = Bench::new();
-    let text = "name: t\norder: shuffled\nrepeat: 4\nlegs:\n  - {name: a, command: [/bin/true]}\n  - {name: b, command: [/bin/true]}\n  - {name: c, command: [/bin/true]}\n";
+    let text = "name: t\norder: shuffled\nrepeat: 4\nlegs:\n  - {name: a, command: [/bin/echo, x]}\n  - {name: b, command: [/bin/echo, x]}\n  - {name: c, command: [/bin/echo, x]}\n";
     let order = |ran: &common::Ran| {
         let mut all: Vec<(u32, String)> = ran
             .report()
@@ -402,4 +404,67 @@ fn a_shuffled_order_is_recorded_and_can_be_had_again() {
     let seed = first.report().run.seed.to_string();
     let second = bench.run(text, &["--seed", &seed]);
     assert_eq!(order(&first), order(&second));
+}
+
+#[test]
+fn a_failed_attempt_is_run_again_as_it_was() {
+    let bench = Bench::new();
+    let ran = bench.run(
+        &script_leg(&bench, "echo x; kill -SEGV $$", "repeat: 2\n"),
+        &[],
+    );
+    ran.expect_code(13);
+    let run = ran.dir().to_str().unwrap().to_owned();
+    let again = bench.call(&["repro", &run, "--repeat", "2"]);
+    again.expect_code(13);
+    assert!(
+        again.stdout().contains("reproduced in 2 of 2 attempts"),
+        "{}",
+        again.said()
+    );
+    // The leg file as it was run is used; the script is the user's, and it has been mended.
+    bench.write("job.sh", "#!/bin/sh\necho x\n");
+    let mended = bench.call(&["repro", &run, "--attempt", "2"]);
+    mended.expect_code(0);
+    assert!(
+        mended.stdout().contains("not reproduced: 1 of 1"),
+        "{}",
+        mended.said()
+    );
+}
+
+/// Whether this machine writes cores into a file or hands them to a program decides where the core comes from; where it can be
+/// had, it is kept, and where gdb is, there is a backtrace.
+#[test]
+fn the_core_of_a_crash_is_kept_with_a_backtrace() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with('|') || pattern.starts_with('@') || pattern.trim().is_empty() {
+        eprintln!("left out: cores go to {pattern:?} here");
+        return;
+    }
+    let bench = Bench::new();
+    let ran = bench.run(
+        "name: t\nlegs: [{name: a, command: [/bin/sh, -c, 'echo x; kill -SEGV $$'], core: full}]\n",
+        &[],
+    );
+    ran.expect_code(13);
+    let attempt = &ran.report().legs[0].attempts[0];
+    let folder = ran.dir().join("attempts/001-a-r1");
+    let cores = std::fs::read_dir(folder.join("cores"))
+        .map(|d| d.flatten().count())
+        .unwrap_or(0);
+    assert!(
+        cores > 0,
+        "no core kept\n{:?}\n{}",
+        attempt.verdict.warnings,
+        ran.said()
+    );
+    if std::process::Command::new("gdb")
+        .arg("--version")
+        .output()
+        .is_ok()
+    {
+        let backtrace = std::fs::read_to_string(folder.join("backtrace.txt")).unwrap();
+        assert!(backtrace.contains("#0"), "{backtrace}");
+    }
 }

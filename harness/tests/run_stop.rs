@@ -1,5 +1,7 @@
 //! Stopping: by the user, by the job runner, and by `kill -9` with a resumption afterwards.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 mod common;
 
 use std::path::Path;

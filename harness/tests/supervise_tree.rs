@@ -1,6 +1,8 @@
 //! Supervision against helpers that misbehave on purpose: how the leader ended, what its tree did, what was captured.
 //! Each case is held against an expected outcome.
 
+#![allow(clippy::unwrap_used)] // tests, though no test harness says so
+
 #[path = "helpers/mod.rs"]
 mod helpers;
 #[path = "helpers/model.rs"]

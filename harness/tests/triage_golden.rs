@@ -16,6 +16,8 @@
 //! ```
 //! The logs are made by hand in the drivers' formats; processes, addresses and stamps are invented.
 
+#![allow(clippy::unwrap_used)] // helpers of tests fail as the tests do
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 

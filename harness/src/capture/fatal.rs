@@ -36,10 +36,24 @@ static KERNEL_OF_PID: LazyLock<Option<Regex>> =
 
 static PID: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bpid[ =:]*'?(\d+)").ok());
 
+/// Words of which every pattern above holds one: looked for first, since nearly every line holds none.
+static HINT: LazyLock<Option<regex::bytes::Regex>> = LazyLock::new(|| {
+    regex::bytes::Regex::new(
+        "by GPU node-|GPU Hang|HSA_STATUS_ERROR|engine-fatal: |an illegal memory access",
+    )
+    .ok()
+});
+
+/// Whether bytes can hold a fatal line at all; quick.
+#[must_use]
+pub fn may_be_in(bytes: &[u8]) -> bool {
+    HINT.as_ref().is_none_or(|r| r.is_match(bytes))
+}
+
 /// Whether a line of output ends the run.
 #[must_use]
 pub fn in_output(line: &str) -> bool {
-    OUTPUT.as_ref().is_some_and(|r| r.is_match(line))
+    may_be_in(line.as_bytes()) && OUTPUT.as_ref().is_some_and(|r| r.is_match(line))
 }
 
 /// Whether a kernel message ends the run whose processes are `pids`.

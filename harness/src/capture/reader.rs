@@ -21,6 +21,8 @@ use crate::supervise::spec::{EngineEvent, Line, Stream};
 
 /// Lines and events that may wait for the live view before further ones are left out of it.
 const LIVE_BACKLOG: usize = 8192;
+/// Lines of one tenth of a second that reach the live view: nobody reads faster, and the files have them all.
+const LIVE_RATE: u32 = 500;
 /// Events kept in memory for the outcome.
 const EVENTS_KEPT: usize = 200_000;
 /// A piece of a line is handed out after this much silence, milliseconds.
@@ -128,6 +130,8 @@ struct Reader {
     /// Nobody holds the terminal; somebody of the session may open it again.
     hung_up: bool,
     draining: bool,
+    /// Tenth of a second of the live view, and lines that it got.
+    live_slot: (u64, u32),
     got: Captured,
 }
 
@@ -163,6 +167,7 @@ pub fn prepare(set: CaptureSetup) -> io::Result<impl FnOnce() -> Captured + Send
         flood_told: false,
         hung_up: false,
         draining: false,
+        live_slot: (0, 0),
         got: Captured::default(),
     };
     Ok(move || {
@@ -196,10 +201,16 @@ impl Reader {
             }
             let mut read_any = false;
             for s in ready.sources {
-                match self.read(s, &mut buf) {
-                    Some(0) => {}
-                    Some(_) => read_any = true,
-                    None => open.retain(|&o| o != s),
+                // The terminal hands out 4 KiB at a time: take some of them before writing and asking again.
+                for _ in 0..16 {
+                    match self.read(s, &mut buf) {
+                        Some(0) => break,
+                        Some(_) => read_any = true,
+                        None => {
+                            open.retain(|&o| o != s);
+                            break;
+                        }
+                    }
                 }
             }
             self.write_log();
@@ -477,7 +488,13 @@ impl<'a> LineSink<'a> {
         if self.r.set.fatal && fatal::in_output(&text) {
             (self.r.set.tell)(CaptureNews::Fatal(text.clone().into_owned()));
         }
-        if self.r.set.state.backlog.load(Ordering::Relaxed) + self.r.live.len() < LIVE_BACKLOG {
+        if self.r.live_slot.0 != self.now / 100_000_000 {
+            self.r.live_slot = (self.now / 100_000_000, 0);
+        }
+        if self.r.live_slot.1 < LIVE_RATE
+            && self.r.set.state.backlog.load(Ordering::Relaxed) + self.r.live.len() < LIVE_BACKLOG
+        {
+            self.r.live_slot.1 += 1;
             self.r.live.push(Line {
                 mono_ns: self.now,
                 wall: self.wall,

@@ -67,6 +67,11 @@ pub enum Command {
     Explain(ExplainArgs),
     /// The built-in engine: run, examine and measure GLM-5.x models.
     Engine(legwork_engine::cli::EngineArgs),
+    /// Run a failed attempt again as it was, and say whether the same trouble shows.
+    #[command(after_help = teach::REPRO)]
+    Repro(ReproArgs),
+    /// Say what this machine can and cannot collect, and the command that mends it.
+    Doctor(DoctorArgs),
     /// List the built-in leg sets, or print one.
     Legs(LegsArgs),
     /// Print the JSON Schema of leg files or of report.json.
@@ -240,6 +245,46 @@ pub struct ResumeArgs {
     /// Where and how the run is kept.
     #[command(flatten)]
     pub place: PlaceArgs,
+}
+
+/// Arguments of `repro`.
+#[derive(Debug, Args)]
+pub struct ReproArgs {
+    /// Run directory.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Number of the attempt; default the first that was not clean.
+    #[arg(long, value_name = "N")]
+    pub attempt: Option<u32>,
+    /// How often.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// Variable for the leg, such as AMD_SERIALIZE_KERNEL=3; may be given more than once.
+    #[arg(long = "env", value_name = "K=V", value_parser = assignment)]
+    pub env: Vec<(String, String)>,
+    /// Device instead of the leg's, such as simt.
+    #[arg(long, value_name = "DEVICE", value_parser = ["auto", "cpu", "rocm", "cuda", "simt"])]
+    pub device: Option<String>,
+    /// Where and how the run is kept.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Folder of the run directories.
+    #[arg(long, value_name = "DIR", default_value = "runs", env = "LEGWORK_OUT")]
+    pub out: PathBuf,
+    /// Lift the quarantine of a board: somebody has looked at it.
+    #[arg(long)]
+    pub clear_quarantine: bool,
+    /// Read board files below this folder: a fake board.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub sysroot: Option<PathBuf>,
 }
 
 /// Arguments of `legs`.

@@ -3,6 +3,7 @@
 
 mod args;
 mod check;
+mod doctor;
 mod legs;
 mod report;
 mod run_cmd;
@@ -40,9 +41,27 @@ pub fn main() -> ProcessExit {
         }
     };
     let terminal = terminal::Terminal::detect(cli.color);
+    let runs = matches!(
+        cli.command,
+        Command::Run(_) | Command::Resume(_) | Command::Repro(_)
+    );
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let _copy = match if runs {
+        crate::stage::leave_the_share(&arguments)
+    } else {
+        Ok(None)
+    } {
+        Ok(copy) => copy,
+        Err(e) => {
+            Failure::new(ExitCode::Infra, e.to_string()).print();
+            return ProcessExit::from(ExitCode::Infra.code());
+        }
+    };
     let done = match cli.command {
         Command::Run(args) => run_cmd::run(&args, &cli.global, terminal, argv),
         Command::Resume(args) => run_cmd::resume(&args, &cli.global, terminal, argv),
+        Command::Repro(args) => run_cmd::repro(&args, &cli.global, terminal, argv),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Check(args) => check::check(&args, terminal),
         Command::Report(args) => report::report(&args, terminal),
         Command::Triage(args) => {

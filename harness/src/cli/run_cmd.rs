@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use legwork_reports::model::ExitCode;
 
 use super::Failure;
-use super::args::{Global, PlaceArgs, ResumeArgs, RunArgs};
+use super::args::{Global, PlaceArgs, ReproArgs, ResumeArgs, RunArgs};
 use super::terminal::Terminal;
 use crate::legfile::{self, LegSet, Selection};
+use crate::repro;
 use crate::run::{self, Options, Verbosity};
 
 /// The leg set that was named: a built-in, or a file. A name that is both is the built-in; `./NAME` is the file.
@@ -92,7 +93,7 @@ pub(super) fn run(
         quick: args.quick,
         ..options(&args.place, global, terminal, argv)
     };
-    Ok(run::run(set, &selection, &options)?)
+    Ok(run::run(set, &selection, &options)?.code)
 }
 
 /// `legwork resume`.
@@ -104,4 +105,35 @@ pub(super) fn resume(
 ) -> Result<ExitCode, Failure> {
     let options = options(&args.place, global, terminal, argv);
     Ok(run::resume(&args.run, args.dry_run, &options)?)
+}
+
+/// `legwork repro`.
+pub(super) fn repro(
+    args: &ReproArgs,
+    global: &Global,
+    terminal: Terminal,
+    argv: Vec<String>,
+) -> Result<ExitCode, Failure> {
+    let report = run::load_report(&args.run)?;
+    let set = run::set_as_run(&args.run)?;
+    let chosen = repro::choose(&report, args.attempt)
+        .map_err(|e| Failure::new(ExitCode::NothingSelected, e.to_string()))?;
+    let selection = Selection {
+        env: args.env.clone(),
+        device: args.device.clone(),
+        max_runtime: args.place.max_runtime,
+        ..repro::again(&chosen, args.repeat)
+    };
+    let done = run::run(
+        set,
+        &selection,
+        &options(&args.place, global, terminal, argv),
+    )?;
+    super::out(&format!(
+        "attempt {} of {}: {}\n",
+        chosen.attempt.n,
+        report.run.id,
+        repro::outcome(chosen.attempt, &done.report)
+    ))?;
+    Ok(done.code)
 }

@@ -16,9 +16,5 @@ pub(super) fn schema(what: SchemaOf) -> Result<ExitCode, Failure> {
 }
 
 fn report_schema() -> String {
-    let schema = schemars::schema_for!(legwork_reports::model::Report);
-    format!(
-        "{}\n",
-        serde_json::to_string_pretty(&schema).unwrap_or_default()
-    )
+    format!("{:#}\n", legwork_reports::schema::report_schema())
 }

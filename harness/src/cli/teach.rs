@@ -64,3 +64,12 @@ Examples:
 
 An attempt that was begun and left evidence counts as an attempt of its own (after a reboot: as a host
 reset), and its step is run once more. The leg file as it was run is used, not a newer one.";
+
+/// `repro`.
+pub const REPRO: &str = "\
+Examples:
+  legwork repro runs/20260901T101112Z-ab
+  legwork repro runs/20260901T101112Z-ab --attempt 4 --repeat 10
+  legwork repro runs/20260901T101112Z-ab --env AMD_SERIALIZE_KERNEL=3 --device simt
+
+The leg file as it was run is used. Verdicts with equal titles are the same trouble. The exit code is the new run's.";

@@ -80,12 +80,8 @@ fn expand(pattern: &str, pid: i32, comm: Option<&str>) -> Vec<Option<String>> {
             Some('e') if comm.is_some_and(|c| !c.contains('/')) => {
                 put(&mut parts, comm.unwrap_or_default());
             }
-            Some(_) => {
-                if !matches!(parts.last(), Some(None)) {
-                    parts.push(None);
-                }
-            }
-            None => {}
+            Some(_) if !matches!(parts.last(), Some(None)) => parts.push(None),
+            Some(_) | None => {}
         }
     }
     parts

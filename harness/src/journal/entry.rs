@@ -37,7 +37,7 @@ pub enum Entry {
         /// The leg file, or the built-in's name.
         leg_file: String,
         /// What the command line changed.
-        selection: Selection,
+        selection: Box<Selection>,
         /// SHA-256 of the leg file.
         leg_file_sha256: String,
         /// Seed of the order.

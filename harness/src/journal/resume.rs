@@ -114,7 +114,7 @@ mod tests {
             run: "r".into(),
             leg_set: "s".into(),
             leg_file: "f".into(),
-            selection: crate::legfile::Selection::default(),
+            selection: Box::default(),
             leg_file_sha256: "0".into(),
             seed: 1,
             steps: vec![step(1), step(2)],

@@ -65,7 +65,29 @@ impl RunDir {
         Ok(RunDir { path: full, id })
     }
 
-    /// Folder of an attempt, relative to the run directory.
+    /// Makes the folder of an attempt; returns its path relative to the run directory. A folder of that name which holds
+    /// something is the attempt of a harness that died before it could say more: it stays as it is, and the new one gets a
+    /// letter.
+    ///
+    /// # Errors
+    /// When no folder can be made.
+    pub fn make_attempt(&self, step: &Step, leg: &str) -> std::io::Result<String> {
+        let stem = RunDir::attempt(step, leg);
+        for suffix in std::iter::once(String::new()).chain(('b'..='z').map(|c| format!("-{c}"))) {
+            let relative = format!("{stem}{suffix}");
+            let path = self.path.join(&relative);
+            std::fs::create_dir_all(&path)?;
+            if std::fs::read_dir(&path)?.next().is_none() {
+                return Ok(relative);
+            }
+        }
+        Err(std::io::Error::new(
+            std::io::ErrorKind::AlreadyExists,
+            "this attempt was begun 26 times before",
+        ))
+    }
+
+    /// Name of an attempt's folder, relative to the run directory.
     #[must_use]
     pub fn attempt(step: &Step, leg: &str) -> String {
         let kind = if step.warmup { "w" } else { "r" };

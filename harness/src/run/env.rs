@@ -7,24 +7,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Inherited variables with these prefixes are refused unless they are declared or allowed.
-pub const HYGIENE_PREFIXES: [&str; 16] = [
-    "AMD_",
-    "CUDA_",
-    "GGML_",
-    "GPU_",
-    "HIP_",
-    "HSA_",
-    "HSAKMT_",
-    "LD_",
-    "LIBC_FATAL_",
-    "LLAMA_",
-    "MALLOC_",
-    "PYTORCH_",
-    "ROCM_",
-    "ROCPROF",
-    "ROCR_",
-    "VT_",
-];
+pub use crate::board::hygiene::STEERING as HYGIENE_PREFIXES;
 
 /// What a program needs to run at all; these pass without being declared.
 const BASE: [&str; 17] = [
@@ -126,32 +109,8 @@ pub fn inherited() -> Vec<(String, String)> {
 /// The environment as recorded: values of names that look like secrets are masked.
 #[must_use]
 pub fn masked(env: &[(String, String)]) -> BTreeMap<String, String> {
-    let secret = |name: &str| {
-        let name = name.to_ascii_uppercase();
-        [
-            "TOKEN",
-            "SECRET",
-            "PASSWORD",
-            "PASSWD",
-            "API_KEY",
-            "APIKEY",
-            "CREDENTIAL",
-            "PRIVATE_KEY",
-        ]
-        .iter()
-        .any(|w| name.contains(w))
-    };
     env.iter()
-        .map(|(k, v)| {
-            (
-                k.clone(),
-                if secret(k) {
-                    "(masked)".to_owned()
-                } else {
-                    v.clone()
-                },
-            )
-        })
+        .map(|(k, v)| (k.clone(), crate::board::hygiene::masked(k, v)))
         .collect()
 }
 
@@ -218,9 +177,9 @@ mod tests {
     #[test]
     fn secrets_do_not_reach_the_report() {
         let env = masked(&pairs(&[("HF_TOKEN", "abc"), ("VT_X", "1")]));
-        assert_eq!(
-            (env["HF_TOKEN"].as_str(), env["VT_X"].as_str()),
-            ("(masked)", "1")
+        assert!(
+            !env["HF_TOKEN"].contains("abc") && env["VT_X"] == "1",
+            "{env:?}"
         );
     }
 }

@@ -61,7 +61,10 @@ pub fn load_report(dir: &Path) -> Result<Report, RunError> {
     } else {
         dir.to_owned()
     };
-    let text = std::fs::read(&path).map_err(RunError::io("reading the report", &path))?;
+    let text = std::fs::read(&path).map_err(|e| RunError::RunDir {
+        path: path.clone(),
+        why: format!("cannot be read: {e}; is this a run directory?"),
+    })?;
     let report: Report = serde_json::from_slice(&text).map_err(|e| RunError::RunDir {
         path,
         why: format!("is no report: {e}"),

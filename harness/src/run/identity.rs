@@ -1,14 +1,18 @@
 //! The identity block, the pins that are asserted against it, hygiene and the board's lock.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use regex::Regex;
 use serde_json::Value;
 
 use super::env::{check_hygiene, inherited, masked};
 use super::{Options, RunError};
-use crate::legfile::LegSet;
+use crate::board::identity::{self, Ask};
+use crate::board::lock::{self, Lock};
+use crate::board::quarantine;
+use crate::legfile::{LegSet, Work};
+use crate::os::root::Root;
 use crate::stage::{Program, Stage, StageError, sha256_file};
 
 /// Name of this host.
@@ -18,52 +22,152 @@ pub(super) fn host() -> Option<String> {
         .and_then(|h| h.into_string().ok())
 }
 
-/// Everything that must hold before a run: no undeclared knobs. The lock is held as long as the value lives.
-pub(super) fn guard(set: &LegSet, options: &Options) -> Result<(), RunError> {
+/// Everything that must hold before a run: no undeclared knobs, a board that is not set aside and not in use. The lock is
+/// held as long as the value lives; a set that cannot touch a GPU, or a machine without one, needs none.
+pub(super) fn guard(set: &LegSet, options: &Options) -> Result<Option<Lock>, RunError> {
     let runner = std::env::var_os("RC_JOB_ID").is_some();
     let legs: Vec<&BTreeMap<String, String>> = set.legs.iter().map(|l| &l.env).collect();
     if !options.allow_env {
         check_hygiene(&inherited(), &set.env_allow, &legs, runner)?;
     }
-    Ok(())
+    let Some(board) = board_name(set, options) else {
+        return Ok(None);
+    };
+    let dir = lock::state_dir();
+    if let Some(q) = quarantine::active(&dir, &board) {
+        return Err(RunError::Board(format!(
+            "the board `{board}` is set aside since {}: {} (run {}); when somebody has looked at it: legwork doctor --clear-quarantine",
+            q.since.format("%Y-%m-%d %H:%M:%SZ"),
+            q.reason,
+            q.run
+        )));
+    }
+    let expires = set
+        .max_runtime
+        .and_then(|m| chrono::Duration::from_std(m).ok())
+        .map(|m| chrono::Utc::now() + m);
+    let taken = Lock::take(&dir, &board, &set.name, expires, options.wait_for_board);
+    taken.map(Some).map_err(|e| RunError::Board(e.to_string()))
+}
+
+/// What the board is called in locks; `None` when this set cannot use one or there is none.
+pub(super) fn board_name(set: &LegSet, options: &Options) -> Option<String> {
+    let on_host = |leg: &crate::legfile::LegSpec| match &leg.work {
+        Work::Engine(keys) => matches!(keys.device.as_deref(), Some("cpu" | "simt")),
+        Work::Command(_) | Work::Script { .. } => false,
+    };
+    if set.legs.iter().all(on_host) {
+        return None;
+    }
+    let root = Root::new(options.sysroot.as_deref());
+    let there = ["/dev/kfd", "/dev/nvidia0", "/dev/dri/renderD128"]
+        .iter()
+        .any(|d| root.exists(d));
+    there.then(current_board)
+}
+
+/// The board of this job: the runner's device name, else `gpu0`.
+#[must_use]
+pub fn current_board() -> String {
+    let name = std::env::var("RC_DEVICE").unwrap_or_else(|_| "gpu0".to_owned());
+    name.chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '.' {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect()
+}
+
+/// Other processes that hold the GPU while this set is to use it.
+pub(super) fn gpu_users(set: &LegSet, options: &Options) -> Vec<String> {
+    if options.sysroot.is_some() || board_name(set, options).is_none() {
+        return Vec::new();
+    }
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let users = crate::board::users::foreign(&[own]);
+    users
+        .iter()
+        .map(|u| format!("{} (pid {})", u.comm, u.pid))
+        .collect()
 }
 
 /// Nothing further is run on this board until somebody has looked at it.
-pub(super) fn quarantine(_why: &str) {}
+pub(super) fn set_aside(set: &LegSet, options: &Options, why: &str, run: &str) -> Option<String> {
+    let board = board_name(set, options)?;
+    quarantine::set(&lock::state_dir(), &board, why, run)
+        .err()
+        .map(|e| format!("the board could not be set aside: {e}"))
+}
 
 /// What this run runs on.
 pub(super) fn collect(
     set: &LegSet,
     stage: &Stage,
-    _programs: &[Result<Program, StageError>],
-    _options: &Options,
+    programs: &[Result<Program, StageError>],
+    options: &Options,
+    run_dir: &Path,
 ) -> BTreeMap<String, Value> {
-    let mut out = BTreeMap::new();
-    let read = |path: &str| {
-        std::fs::read_to_string(path)
-            .ok()
-            .map(|t| t.trim().to_owned())
-    };
-    out.insert("host.name".to_owned(), host().into());
-    out.insert(
-        "kernel.release".to_owned(),
-        read("/proc/sys/kernel/osrelease").into(),
-    );
-    if let Some(exe) = stage.files.iter().find(|f| f.role == "executable") {
-        out.insert("legwork.sha256".to_owned(), exe.sha256.clone().into());
+    let ours = inherited();
+    let env: BTreeMap<String, String> = ours
+        .iter()
+        .filter(|(k, _)| {
+            super::HYGIENE_PREFIXES.iter().any(|p| k.starts_with(p))
+                || set.env_allow.contains(k)
+                || k.starts_with("RC_")
+        })
+        .cloned()
+        .collect();
+    let mut files: Vec<(String, PathBuf)> = stage
+        .files
+        .iter()
+        .filter(|f| f.role == "executable")
+        .map(|f| ("legwork".to_owned(), f.path.clone()))
+        .collect();
+    let mut models: Vec<PathBuf> = Vec::new();
+    for (leg, program) in set.legs.iter().zip(programs) {
+        if let (Ok(program), false) = (program, matches!(leg.work, Work::Engine(_)))
+            && let Some(first) = program.argv.first()
+        {
+            files.push((leg.name.clone(), PathBuf::from(first)));
+        }
+        models.extend(
+            super::cache::model_files(leg)
+                .into_iter()
+                .filter(|f| f.is_file()),
+        );
     }
+    models.sort();
+    models.dedup();
+    let ask = Ask {
+        programs: files,
+        ld_library_path: ours
+            .into_iter()
+            .find(|(k, _)| k == "LD_LIBRARY_PATH")
+            .map(|(_, v)| v),
+        models,
+        tree: Some(set.source.base.clone()),
+        env: masked(&env.into_iter().collect::<Vec<_>>()),
+        disk: Some(run_dir.to_owned()),
+        hash_cache: Some(lock::state_dir().join("hashes.json")),
+    };
+    let mut out = identity::block(&Root::new(options.sysroot.as_deref()), &ask);
     out.insert(
         "legwork.version".to_owned(),
         env!("CARGO_PKG_VERSION").into(),
     );
-    for (name, value) in masked(&inherited()).into_iter().filter(|(k, _)| {
-        super::HYGIENE_PREFIXES.iter().any(|p| k.starts_with(p)) || set.env_allow.contains(k)
-    }) {
-        out.insert(format!("env.{name}"), value.into());
-    }
-    for name in ["RC_JOB_ID", "RC_DEVICE"] {
-        if let Ok(value) = std::env::var(name) {
-            out.insert(format!("job.{name}"), value.into());
+    // Short names for the one board that a job has: what pins and triage ask for.
+    for (short, long) in [
+        ("gpu.pci", "gpu.0.pci"),
+        ("gpu.gfx", "kfd.0.gfx"),
+        ("gpu.cwsr_size", "kfd.0.cwsr_size"),
+        ("gpu.vram_bytes", "gpu.0.vram_total_bytes"),
+        ("firmware.mes", "gpu.0.fw.mes"),
+    ] {
+        if let Some(value) = out.get(long).filter(|v| !v.is_null()).cloned() {
+            out.insert(short.to_owned(), value);
         }
     }
     out

@@ -27,10 +27,11 @@ pub use dir::RunDir;
 pub use env::{EnvError, HYGIENE_PREFIXES, child_env};
 pub use error::RunError;
 pub use finish::{conclusions, load_report, render_to, write_reports};
+pub use identity::current_board;
 pub use observe::{Observed, observe};
 pub use options::{Options, Verbosity};
-pub use resume::resume;
-pub use session::run;
+pub use resume::{resume, set_as_run};
+pub use session::{Done, run};
 pub use stop::StopFlags;
 
 /// A command line as one would type it in a shell.

@@ -86,6 +86,7 @@ struct EventFigures {
     header_s: Option<f64>,
     weights_bytes: Option<f64>,
     load_bytes: Option<f64>,
+    load_gib_s: Option<f64>,
     ttft: Vec<f64>,
     prefill: Vec<f64>,
     decode: Vec<f64>,
@@ -119,7 +120,11 @@ impl EventFigures {
                     .map(|b| nanoseconds(event.mono_ns - b));
                 self.load_s = span.or_else(|| event.f64("secs"));
                 self.weights_bytes = event.f64("weights_bytes");
-                self.load_bytes = event.f64("bytes").or(self.weights_bytes);
+                self.load_gib_s = event.f64("gib_s");
+                // An engine that gives no rate although it could has loaded nothing: its weights were in place.
+                if !event.fields.contains_key("gib_s") {
+                    self.load_bytes = event.f64("bytes").or(self.weights_bytes);
+                }
             }
             "device" => self.device = event.str("device").map(str::to_owned),
             "op_provider" => self.providers += 1,
@@ -176,10 +181,12 @@ fn merge(
         prefill_tok_s: median(events.prefill_tok_s).or(from_lines.prefill_tok_s),
         decode_tok_s: median(events.decode_tok_s),
         kv_bytes: events.kv_bytes,
-        load_gib_s: match (events.load_bytes, events.load_s) {
-            (Some(bytes), Some(secs)) if secs > 0.0 => Some(bytes / GIB / secs),
-            _ => from_lines.load_gib_s,
-        },
+        load_gib_s: events
+            .load_gib_s
+            .or(match (events.load_bytes, events.load_s) {
+                (Some(bytes), Some(secs)) if secs > 0.0 && bytes > 0.0 => Some(bytes / GIB / secs),
+                _ => from_lines.load_gib_s,
+            }),
         ..Metrics::default()
     };
     for (name, value) in [

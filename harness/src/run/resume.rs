@@ -17,7 +17,7 @@ use crate::supervise::leftovers;
 struct Begun {
     leg_file: String,
     leg_file_sha256: String,
-    selection: Selection,
+    selection: Box<Selection>,
     seed: u64,
     base: PathBuf,
     argv: Vec<String>,
@@ -156,7 +156,7 @@ fn go_on(
     for step in &todo {
         session.step(step);
     }
-    Ok(session.close())
+    Ok(session.close().code)
 }
 
 impl Session<'_> {
@@ -248,6 +248,20 @@ fn begun(journal: &Journal) -> Option<Begun> {
         }),
         _ => None,
     })
+}
+
+/// The leg set of a run directory as it was run, the command line's changes applied.
+///
+/// # Errors
+/// When it is no run directory, or its leg file has changed.
+pub fn set_as_run(dir: &Path) -> Result<LegSet, RunError> {
+    let dir = RunDir::open(dir)?;
+    let journal = journal::read(&dir.path)?;
+    let begun = begun(&journal).ok_or_else(|| RunError::RunDir {
+        path: dir.path.clone(),
+        why: "its journal has no beginning".to_owned(),
+    })?;
+    leg_set(&dir, &begun)
 }
 
 /// The leg file as it was run, with the command line's changes.

@@ -24,6 +24,17 @@ use crate::plan::{Plan, Step, draw_seed, plan, report_leg};
 use crate::stage::{Program, Stage, StageError, mount_of, stage_leg};
 use crate::supervise;
 
+/// A run that is over.
+#[derive(Debug)]
+pub struct Done {
+    /// The exit code.
+    pub code: ExitCode,
+    /// The report as written.
+    pub report: Report,
+    /// Where it lies.
+    pub dir: RunDir,
+}
+
 /// A run in progress.
 pub(super) struct Session<'a> {
     pub set: &'a LegSet,
@@ -51,11 +62,7 @@ pub(super) struct Session<'a> {
 ///
 /// # Errors
 /// When nothing could be run at all; whatever an attempt does is in the report.
-pub fn run(
-    mut set: LegSet,
-    selection: &Selection,
-    options: &Options,
-) -> Result<ExitCode, RunError> {
+pub fn run(mut set: LegSet, selection: &Selection, options: &Options) -> Result<Done, RunError> {
     set.select(selection)?;
     if set.legs.is_empty() || set.legs.iter().all(|l| l.repeat == 0) {
         return Err(RunError::Nothing(format!(
@@ -78,7 +85,7 @@ pub fn run(
         leg_set: set.name.clone(),
         leg_file: set.source.name.clone(),
         leg_file_sha256: set.source.sha256.clone(),
-        selection: selection.clone(),
+        selection: Box::new(selection.clone()),
         seed: plan.seed,
         steps: plan.steps.clone(),
         pid: std::process::id(),
@@ -174,7 +181,13 @@ impl<'a> Session<'a> {
                 ..report_leg(leg)
             })
             .collect();
-        self.report.identity = identity::collect(self.set, &stage, &self.programs, self.options);
+        self.report.identity = identity::collect(
+            self.set,
+            &stage,
+            &self.programs,
+            self.options,
+            &self.dir.path,
+        );
         self.stage = Some(stage);
         self.report.files = Files::from([
             ("leg file as run".to_owned(), "legs.yaml".to_owned()),
@@ -192,6 +205,20 @@ impl<'a> Session<'a> {
                 .extend(broken.into_iter().map(|b| format!("pin ignored: {b}")));
         }
         self.report.warnings.extend(self.plan.warnings.clone());
+        if let Some(mount) = mount_of(&self.dir.path).filter(crate::stage::Mount::network) {
+            self.warn_once(&format!(
+                "the run directory lies on a network file system ({} at {}): captures are lost with it; use --out on a local disk and --archive for the share",
+                mount.fs_type,
+                mount.point.display()
+            ));
+        }
+        let others = identity::gpu_users(self.set, self.options);
+        if !others.is_empty() {
+            self.warn_once(&format!(
+                "other processes use the GPU: {}",
+                others.join(", ")
+            ));
+        }
         for warning in &self.plan.warnings {
             self.live.say(&format!("warning: {warning}"));
         }
@@ -270,7 +297,11 @@ impl<'a> Session<'a> {
             }
             return;
         }
-        let relative = RunDir::attempt(step, &leg.name);
+        // The folder is there before the journal speaks of it, and empty: what a resumption finds in it was captured.
+        let made = self.dir.make_attempt(step, &leg.name);
+        let relative = made
+            .as_ref()
+            .map_or_else(|_| RunDir::attempt(step, &leg.name), Clone::clone);
         let folder = self.dir.path.join(&relative);
         self.record(
             Entry::StepBegin {
@@ -285,8 +316,8 @@ impl<'a> Session<'a> {
             "{} {}/{} {kind} {}",
             leg.name, step.n, self.last_n, step.round
         ));
-        let attempt = match std::fs::create_dir_all(&folder) {
-            Ok(()) => self.attempt(step, &relative, &folder),
+        let attempt = match made {
+            Ok(_) => self.attempt(step, &relative, &folder),
             Err(e) => infra(
                 step,
                 "attempt-folder",
@@ -410,10 +441,9 @@ impl<'a> Session<'a> {
                 },
                 true,
             );
-            identity::quarantine(&format!(
-                "attempt {} of {}: a process survived SIGKILL",
-                step.n, self.dir.id
-            ));
+            let why = format!("attempt {}: a process survived SIGKILL", step.n);
+            let trouble = identity::set_aside(self.set, self.options, &why, &self.dir.id);
+            self.report.warnings.extend(trouble);
         }
         attempt
     }
@@ -516,7 +546,7 @@ impl<'a> Session<'a> {
     }
 
     /// Concludes, writes every report, prints the table and gives the exit code.
-    pub(super) fn close(mut self) -> ExitCode {
+    pub(super) fn close(mut self) -> Done {
         self.live.finish();
         self.report.run.finished = Some(Utc::now());
         for ((leg, why), n) in std::mem::take(&mut self.skipped) {
@@ -566,7 +596,11 @@ impl<'a> Session<'a> {
             self.options,
             written.err().map(|e| e.to_string()).as_deref(),
         );
-        code
+        Done {
+            code,
+            report: self.report,
+            dir: self.dir,
+        }
     }
 }
 

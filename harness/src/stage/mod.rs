@@ -8,6 +8,7 @@
 mod copy;
 mod mounts;
 mod programs;
+mod restage;
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ use thiserror::Error;
 pub use copy::{StagedFile, copy_verified, sha256_file};
 pub use mounts::{Mount, mount_of};
 pub use programs::{Program, find_in_path, stage_leg};
+pub use restage::{Restaged, leave_the_share};
 
 /// Why staging failed. All of these are troubles of the surroundings, not of the leg.
 #[derive(Debug, Error)]

@@ -8,6 +8,7 @@ use legwork_reports::model::{Descendant, Exit, Files, Leak};
 use super::attempt::Attempt;
 use super::spec::{AttemptOutcome, CollectorNote, CoreFile, KernelLogInfo};
 use crate::capture::reader::Captured;
+use crate::evidence::board_dump;
 use crate::evidence::telemetry::Sample;
 use crate::os::clock;
 
@@ -31,6 +32,7 @@ pub(super) fn settle(mut a: Attempt<'_>) -> AttemptOutcome {
     a.kernel_end.close_at(over_ns.saturating_add(settle));
     a.capture_stop.set();
     let end_ns = a.leader_end.map_or(over_ns, |(_, at)| at.min(over_ns));
+    a.oom_kills = a.cgroup.oom_kills(); // the guardian removes the groups when it goes
     dismiss_guardian(&mut a);
     a.events_stop.set();
     let losses = a.events.take().map(|e| e.join().map_or(1, |e| e.losses));
@@ -99,6 +101,7 @@ fn outcome(
     kernel_log: KernelLogInfo,
     cores: Vec<CoreFile>,
 ) -> AttemptOutcome {
+    let rough = a.was_rough();
     let Attempt {
         spec,
         mut warnings,
@@ -141,7 +144,7 @@ fn outcome(
         warnings
             .push("the kernel lost process events: some ends of descendants may be unknown".into());
     }
-    if let Some(n) = a.cgroup.oom_kills().filter(|&n| n > 0) {
+    if let Some(n) = a.oom_kills.filter(|&n| n > 0) {
         warnings.push(format!(
             "the kernel killed {n} process(es) of the tree for lack of memory in its control group"
         ));
@@ -168,6 +171,10 @@ fn outcome(
             .clone()
             .unwrap_or_else(|| format!("{} records", kernel_log.records)),
     });
+    if rough {
+        board_dump::keep_device_dumps(&a.root, &spec.dir, &a.device_dumps_before, &mut collectors);
+        board_dump::keep_gpu_cores(&spec.dir, &spec.cwd, a.core_setup.started, &mut collectors);
+    }
     for c in &cores {
         for n in &c.notes {
             collectors.push(CollectorNote {

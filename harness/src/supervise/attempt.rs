@@ -24,6 +24,7 @@ use super::tree::Tree;
 use super::watchers::{self, EventsEnd, News};
 use crate::capture::phases::PhaseTracker;
 use crate::capture::reader::{self, CaptureNews, CaptureSetup, CaptureState, Captured};
+use crate::evidence::board_dump;
 use crate::evidence::cores::{self, CoreSetup};
 use crate::evidence::kmsg::{Window, WindowEnd};
 use crate::evidence::snapshot::{self, Snapshot};
@@ -78,6 +79,7 @@ pub(super) struct Attempt<'a> {
     pub sampler: Sampler,
     pub core_setup: CoreSetup,
     pub core_jobs: Vec<JoinHandle<CoreFile>>,
+    pub device_dumps_before: Vec<std::path::PathBuf>,
     pub leader: i32,
     pub leader_end: Option<(ProcessEnd, u64)>,
     pub leader_max_rss: Option<u64>,
@@ -93,6 +95,7 @@ pub(super) struct Attempt<'a> {
     pub leaks: Vec<Leak>,
     pub survivors: Vec<i32>,
     pub unkillable: bool,
+    pub oom_kills: Option<u64>,
     pub snapshots: Vec<Snapshot>,
     pub warnings: Vec<String>,
     pub collectors: Vec<CollectorNote>,
@@ -128,6 +131,7 @@ impl<'a> Attempt<'a> {
                 cgroup.notes.join("; ")
             },
         });
+        let device_dumps_before = board_dump::device_dumps(&root);
         let events = ProcEvents::open();
         collectors.push(CollectorNote {
             name: "process-events".into(),
@@ -257,6 +261,7 @@ impl<'a> Attempt<'a> {
             sampler,
             core_setup,
             core_jobs: Vec::new(),
+            device_dumps_before,
             leader,
             leader_end: None,
             leader_max_rss: None,
@@ -272,6 +277,7 @@ impl<'a> Attempt<'a> {
             leaks: Vec::new(),
             survivors: Vec::new(),
             unkillable: false,
+            oom_kills: None,
             snapshots: Vec::new(),
             warnings,
             collectors,

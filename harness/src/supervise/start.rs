@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::spec::{AttemptSpec, CorePolicy, SuperviseError};
@@ -60,6 +61,13 @@ pub fn start(spec: &AttemptSpec, cgroup: &Cgroup) -> Result<Started, SuperviseEr
         pty::set_nonblocking(&rx.0).map_err(io("make a pipe non-blocking"))?;
     }
     let mut env = spec.env.clone();
+    let gpu_core = crate::evidence::board_dump::gpu_core_env(&spec.dir);
+    if spec.core != CorePolicy::Off
+        && Path::new("/dev/kfd").exists()
+        && !env.iter().any(|(k, _)| *k == gpu_core.0)
+    {
+        env.push(gpu_core);
+    }
     if spec.events {
         env.retain(|(k, _)| k != "LEGWORK_EVENTS_FD");
         env.push(("LEGWORK_EVENTS_FD".into(), EVENTS_FD.to_string()));

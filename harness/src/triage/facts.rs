@@ -175,9 +175,10 @@ fn rocm_in(text: &str) -> Option<String> {
 fn mes_in(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let p = lower.find("mes")?;
-    let tail = &lower[p..lower.len().min(p + 40)];
-    let x = tail.find("0x")?;
-    parse_hex(&tail.as_bytes()[x..]).and_then(|v| u32::try_from(v).ok())
+    let bytes = lower.as_bytes();
+    let tail = &bytes[p..bytes.len().min(p + 40)];
+    let x = memchr::memmem::find(tail, b"0x")?;
+    parse_hex(&tail[x..]).and_then(|v| u32::try_from(v).ok())
 }
 
 fn number(text: &str) -> Option<u32> {

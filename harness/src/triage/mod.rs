@@ -12,6 +12,7 @@
 
 mod args;
 mod case;
+mod command;
 mod context;
 mod data;
 mod explain;
@@ -30,8 +31,9 @@ mod stack_gate;
 mod title;
 mod verdict;
 
-pub use args::{ExplainArgs, Format, TriageArgs, TriageError, run, run_explain};
+pub use args::{ExplainArgs, Format, TriageArgs};
 pub use case::{Case, Source};
+pub use command::{TriageError, run, run_explain};
 pub use context::{
     BootId, Capture, Context, ContextError, Core, Ending, KernelLogInfo, Stack, Unkillable, Window,
 };

@@ -161,16 +161,18 @@ fn literal_in(lit: &[u8], line: &[u8]) -> Option<(usize, usize)> {
 
 /// Splits a template at its next hole: the literal before it, the hole's name, what follows.
 fn next_hole(tpl: &'static str) -> (&'static str, Option<(&'static str, &'static str)>) {
-    match tpl.find('{') {
-        Some(open) => match tpl[open..].find('}') {
-            Some(close) => (
-                &tpl[..open],
-                Some((&tpl[open + 1..open + close], &tpl[open + close + 1..])),
-            ),
-            None => (tpl, None),
-        },
-        None => (tpl, None),
-    }
+    let bytes = tpl.as_bytes();
+    let Some(open) = memchr::memchr(b'{', bytes) else {
+        return (tpl, None);
+    };
+    let Some(len) = memchr::memchr(b'}', &bytes[open..]) else {
+        return (tpl, None);
+    };
+    let close = open + len;
+    (
+        &tpl[..open],
+        Some((&tpl[open + 1..close], &tpl[close + 1..])),
+    )
 }
 
 /// Matches `line` against a template.

@@ -1,6 +1,6 @@
 //! What the integration tests share: a private folder, the real binary in it, and its report.
 
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code, clippy::unwrap_used)] // each test file uses its part; helpers of tests fail as the tests do
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -46,6 +46,8 @@ impl Bench {
                 command.env(name, value);
             }
         }
+        // Tests run side by side: on a machine with a board each has its own lock.
+        command.env("LEGWORK_STATE_DIR", self.path().join("state"));
         command
     }
 

@@ -1,5 +1,7 @@
 //! The expected-result model: how an attempt is made, and what it is held against.
 
+#![allow(dead_code)] // each test binary uses its part of it
+
 use std::path::{Path, PathBuf};
 
 use legwork::supervise::{AttemptOutcome, AttemptSpec, Control, NoControl};

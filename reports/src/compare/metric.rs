@@ -45,7 +45,10 @@ pub fn compare_metric(
         return out;
     };
     out.ratio = (m_a != 0.0).then(|| m_b / m_a).filter(|r| r.is_finite());
-    out.ratio_ci95 = stats::ratio_of_medians_ci(&out.a, &out.b);
+    // The interval of two samples is their range: it would promise more than it holds.
+    if out.a.len() >= 3 && out.b.len() >= 3 {
+        out.ratio_ci95 = stats::ratio_of_medians_ci(&out.a, &out.b);
+    }
     let mut method = Vec::new();
     if out.ratio_ci95.is_some() {
         method.push(format!(
@@ -78,9 +81,10 @@ pub fn compare_metric(
     out
 }
 
-/// Worse than allowed, and not by chance: the ratio lies beyond the bound, and its whole interval on the worse side of
-/// 1. `None` when there is no bound, no direction, no ratio, or too few samples for an interval of any worth (fewer
-/// than three in an arm).
+/// Worse than allowed, and not by chance: the ratio lies beyond the bound, and its whole interval on the side of loss.
+///
+/// `None` when there is no bound, no direction, no ratio, or fewer than three samples in an arm: an interval of two is
+/// worth nothing.
 fn regressed(m: &ComparedMetric, better: Better) -> Option<bool> {
     let (loss, ratio) = (m.max_loss_pct?, m.ratio?);
     let worse_by = match better {

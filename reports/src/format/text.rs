@@ -4,20 +4,26 @@ use crate::model::{Exit, TimedOut};
 
 use super::ABSENT;
 
-/// One printable line: control characters become their pictures (`␛` for ESC, `␤` for a line feed), so that a captured
-/// line cannot move the cursor, change colours or break a table. Tabs become a space.
+/// One printable line: line ends are written `\n` and `\r`, other control characters become their pictures (`␛` for ESC),
+/// so that a captured line cannot move the cursor, change colours or break a table. Tabs become a space.
 #[must_use]
 pub fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\t' => ' ',
-            '\u{7f}' => '␡',
-            c if (c as u32) < 0x20 => char::from_u32(0x2400 + c as u32).unwrap_or('�'),
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push(' '),
+            '\u{7f}' => out.push('␡'),
+            c if (c as u32) < 0x20 => out.push(char::from_u32(0x2400 + c as u32).unwrap_or('�')),
             // C1 controls and the marks that turn the direction of text
-            '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '�',
-            c => c,
-        })
-        .collect()
+            '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                out.push('�')
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// At most `max` characters, the cut marked with `…`.
@@ -91,7 +97,7 @@ mod tests {
 
     #[test]
     fn captured_text_cannot_steer_the_terminal() {
-        assert_eq!(clean("a\x1b[31mred\r\nb\tc\u{9b}"), "a␛[31mred␍␊b c�");
+        assert_eq!(clean("a\x1b[31mred\r\nb\tc\u{9b}"), "a␛[31mred\\r\\nb c�");
         assert_eq!(clean(" Paris – Œuvre 🙂"), " Paris – Œuvre 🙂");
         assert_eq!(clean("\u{202e}txt"), "�txt");
     }
@@ -100,7 +106,7 @@ mod tests {
     fn shortening_counts_characters() {
         assert_eq!(shorten("äöü", 3), "äöü");
         assert_eq!(shorten("äöüß", 3), "äö…");
-        assert_eq!(quote(" Paris\n", 40), "\" Paris␊\"");
+        assert_eq!(quote(" Paris\n", 40), "\" Paris\\n\"");
     }
 
     #[test]

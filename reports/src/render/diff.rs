@@ -29,7 +29,7 @@ pub fn build_diff(diff: &ReportDiff) -> Document {
         ExitCode::Regression => ("REGRESSION", Tone::Bad),
         _ => ("INCONCLUSIVE", Tone::Warn),
     };
-    let mut sections: Vec<Section> = diff.legs.iter().map(leg).collect();
+    let mut sections: Vec<Section> = (1..).zip(&diff.legs).map(|(n, l)| leg(n, l)).collect();
     if !diff.conditions.is_empty() {
         let mut table = Table::new(&["fact", "baseline", "this run"]);
         table.rows = diff
@@ -129,7 +129,7 @@ fn summary(diff: &ReportDiff) -> Vec<(String, String)> {
     out
 }
 
-fn leg(l: &LegDiff) -> Section {
+fn leg(n: usize, l: &LegDiff) -> Section {
     let mut blocks = Vec::new();
     if !l.variables.is_empty() {
         let all: Vec<String> = l.variables.iter().map(|v| clean(&v.words())).collect();
@@ -162,5 +162,5 @@ fn leg(l: &LegDiff) -> Section {
         blocks.push(Block::Table(table));
     }
     blocks.extend(metric_notes(&metrics).into_iter().map(Block::Note));
-    Section::new("leg", &clean(&l.name), blocks).essential()
+    Section::new(&format!("leg-{n}"), &clean(&l.name), blocks).essential()
 }

@@ -41,7 +41,7 @@ pub struct Document {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     /// A slug, unique in the document.
-    pub id: &'static str,
+    pub id: String,
     /// The heading.
     pub title: String,
     /// Part of a brief report.
@@ -53,9 +53,9 @@ pub struct Section {
 impl Section {
     /// A section for the full report.
     #[must_use]
-    pub fn new(id: &'static str, title: &str, blocks: Vec<Block>) -> Self {
+    pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Self {
         Section {
-            id,
+            id: id.to_owned(),
             title: title.to_owned(),
             essential: false,
             blocks,

@@ -48,7 +48,7 @@ fn ip_in_module(tail: &str) -> Option<u64> {
     if inner.as_bytes().get(comma) != Some(&b',') {
         return None;
     }
-    crate::triage::pattern::parse_hex(inner[..comma].as_bytes())
+    crate::triage::pattern::parse_hex(&inner.as_bytes()[..comma])
 }
 
 /// After `traps: `.

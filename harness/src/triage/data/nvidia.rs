@@ -312,7 +312,7 @@ fn xid(c: &Caps<'_>) -> Option<Finding> {
         .unwrap_or_default();
     let previous = rest
         .find("previous Xid ")
-        .and_then(|p| leading_decimal(rest[p + 13..].as_bytes()))
+        .and_then(|p| leading_decimal(&rest.as_bytes()[p + 13..]))
         .and_then(|n| u16::try_from(n).ok());
     Some(Finding::Xid {
         code,

@@ -373,9 +373,7 @@ impl Collector {
             return false;
         };
         let b = r.body;
-        let starts_other = is_amdgpu(r.tag) && r.device.is_some()
-            || b.starts_with(b"INFO: task ")
-            || r.text.starts_with(b"INFO: task ");
+        let starts_other = b.starts_with(b"INFO: task ") || r.text.starts_with(b"INFO: task ");
         if left == 0 || starts_other {
             self.stack = None;
             return false;

@@ -109,8 +109,8 @@ pub(super) fn fault_detail(f: &mut PageFault, b: &[u8]) -> bool {
             .or_else(|| value(b[p + 21..].strip_prefix(b":").unwrap_or(&b[p + 21..])));
         return true;
     }
-    if b.starts_with(b"Faulty UTCL2 client ID:") || b.starts_with(b"\t Faulty") {
-        let rest = b[23..].trim_ascii();
+    if let Some(rest) = b.strip_prefix(b"Faulty UTCL2 client ID:") {
+        let rest = rest.trim_ascii();
         let open = rest.iter().rposition(|&c| c == b'(');
         match open {
             Some(o) => {

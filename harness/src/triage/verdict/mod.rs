@@ -310,7 +310,7 @@ fn nobody_counts(ev: &Evidence<'_>, inc: &Incident) -> bool {
             // Compute VM ids start at 8 (3 on MI200 and MI300); below are graphics clients.
             let first = if ev.facts.instinct { 3 } else { 8 };
             let graphics = f.vmid.is_some_and(|v| v > 0 && v < first);
-            !graphics && !(ev.ending.success() && !f.is_kernel_space())
+            !graphics && (!ev.ending.success() || f.is_kernel_space())
         }
         // A passed attempt is not charged with a wave, an unmapped bus address or a display's timeout of nobody.
         Finding::SqInterrupt { .. }

@@ -194,14 +194,20 @@ pub(in crate::render) fn notes(metrics: &[ComparedMetric]) -> Vec<String> {
         .iter()
         .filter(|m| outcome(m).text == "n too small")
         .filter_map(|m| m.note.as_ref().map(|n| format!("{n}.")));
-    let methods = metrics
-        .iter()
-        .filter(|m| m.void_reason.is_none() && m.method != crate::compare::METHOD_NONE)
-        .map(|m| format!("{}.", m.method));
-    for note in notes.chain(methods) {
+    let mut methods: Vec<&str> = Vec::new();
+    let printed = metrics.iter().filter(|m| m.void_reason.is_none());
+    for part in printed.flat_map(|m| m.method.split("; ")) {
+        if part != crate::compare::METHOD_NONE && !methods.contains(&part) {
+            methods.push(part);
+        }
+    }
+    for note in notes {
         if !out.contains(&note) {
             out.push(note);
         }
+    }
+    if !methods.is_empty() {
+        out.push(format!("{}.", methods.join("; ")));
     }
     out
 }

@@ -29,7 +29,7 @@ pub(super) fn other(report: &Report) -> Option<Section> {
     section(report, "other", "Other figures", &metrics)
 }
 
-fn section(report: &Report, id: &'static str, title: &str, metrics: &[Metric]) -> Option<Section> {
+fn section(report: &Report, id: &str, title: &str, metrics: &[Metric]) -> Option<Section> {
     let mut all: Vec<(&Leg, &Attempt)> = report
         .legs
         .iter()

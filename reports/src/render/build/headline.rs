@@ -257,9 +257,11 @@ fn all_well(report: &Report) -> String {
 fn ratio_words(c: &crate::model::Comparison) -> Option<String> {
     let m = c.metrics.iter().find(|m| m.metric == "decode_tok_s")?;
     let r = m.ratio?;
-    let interval = m.ratio_ci95.map_or_else(String::new, |[low, high]| {
-        format!(" (95%: {low:.3}–{high:.3})")
-    });
+    let interval = match m.ratio_ci95 {
+        _ if m.note.is_some() => " (n too small to tell)".to_owned(),
+        Some([low, high]) => format!(" (95%: {low:.3}–{high:.3})"),
+        None => String::new(),
+    };
     Some(format!(
         "{} decodes at {} of {}{interval}",
         clean(&c.b),

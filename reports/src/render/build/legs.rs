@@ -97,7 +97,8 @@ fn command_words(leg: &Leg) -> String {
         .env
         .iter()
         .map(|(k, v)| format!("{k}={}", shell_word(v)));
-    let argv = leg.command.iter().map(|a| shell_word(a));
+    // A prompt may be a chapter: the report.json holds it whole.
+    let argv = leg.command.iter().map(|a| shell_word(&shorten(a, 96)));
     clean(&env.chain(argv).collect::<Vec<_>>().join(" "))
 }
 

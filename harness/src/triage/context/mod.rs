@@ -3,72 +3,22 @@
 //! Every key is optional and unknown keys are ignored, so that a bug report with three facts and an attempt folder of ours
 //! are read by the same code.
 
+mod ending;
+mod scalars;
+mod window;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use legwork_reports::model::{Descendant, Exit, Leak, TimedOut};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use super::lexer::Stamp;
+use scalars::{env, text, texts, unkillable};
+
+pub use ending::Ending;
+pub use window::Window;
+
 use super::pci::Pci;
-
-/// A span of the kernel log.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Window {
-    /// First stamp, as in the log.
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// Last stamp.
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-    /// First CLOCK_MONOTONIC nanosecond.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_mono_ns: Option<u64>,
-    /// Last CLOCK_MONOTONIC nanosecond.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_mono_ns: Option<u64>,
-    /// First `/dev/kmsg` sequence number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from_seq: Option<u64>,
-    /// Last `/dev/kmsg` sequence number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_seq: Option<u64>,
-}
-
-impl Window {
-    /// Whether a line at this stamp and sequence number lies inside. Lines that carry neither do.
-    #[must_use]
-    pub fn contains(&self, stamp: &Stamp, seq: Option<u64>) -> bool {
-        if let Some(seq) = seq
-            && (self.from_seq.is_some() || self.to_seq.is_some())
-        {
-            return self.from_seq.is_none_or(|f| seq >= f) && self.to_seq.is_none_or(|t| seq <= t);
-        }
-        // The kernel's log clock may differ from CLOCK_MONOTONIC by a few milliseconds.
-        const SLACK_US: u64 = 50_000;
-        if let Some(us) = stamp.mono_us {
-            if self.from_mono_ns.is_some_and(|f| us + SLACK_US < f / 1000) {
-                return false;
-            }
-            if self.to_mono_ns.is_some_and(|t| us > t / 1000 + SLACK_US) {
-                return false;
-            }
-        }
-        let bound = |s: &Option<String>| s.as_deref().and_then(Stamp::parse);
-        if let Some(f) = bound(&self.from)
-            && stamp.compare(&f) == Some(std::cmp::Ordering::Less)
-        {
-            return false;
-        }
-        if let Some(t) = bound(&self.to)
-            && stamp.compare(&t) == Some(std::cmp::Ordering::Greater)
-        {
-            return false;
-        }
-        true
-    }
-}
 
 /// A core file of the attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -245,67 +195,6 @@ pub struct Context {
     pub device: Option<String>,
 }
 
-/// A scalar of any kind, as a person may write it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Scalar {
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    Text(String),
-}
-
-impl Scalar {
-    fn into_text(self) -> String {
-        match self {
-            Scalar::Bool(b) => b.to_string(),
-            Scalar::Int(i) => i.to_string(),
-            Scalar::Float(f) => f.to_string(),
-            Scalar::Text(s) => s,
-        }
-    }
-}
-
-fn text<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    Ok(Option::<Scalar>::deserialize(d)?.map(Scalar::into_text))
-}
-
-fn texts<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum OneOrMany {
-        Many(Vec<Scalar>),
-        One(Scalar),
-    }
-    Ok(match Option::<OneOrMany>::deserialize(d)? {
-        None => Vec::new(),
-        Some(OneOrMany::One(s)) => vec![s.into_text()],
-        Some(OneOrMany::Many(v)) => v.into_iter().map(Scalar::into_text).collect(),
-    })
-}
-
-fn env<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, String>, D::Error> {
-    Ok(Option::<BTreeMap<String, Option<Scalar>>>::deserialize(d)?
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(k, v)| (k, v.map(Scalar::into_text).unwrap_or_default()))
-        .collect())
-}
-
-fn unkillable<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Unkillable>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Flag(bool),
-        Full(Unkillable),
-    }
-    Ok(match Option::<Either>::deserialize(d)? {
-        None | Some(Either::Flag(false)) => None,
-        Some(Either::Flag(true)) => Some(Unkillable::default()),
-        Some(Either::Full(u)) => Some(u),
-    })
-}
-
 /// Why a context file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
@@ -325,132 +214,6 @@ pub enum ContextError {
         /// What the parser said.
         message: String,
     },
-}
-
-/// How an attempt ended, from `end` or, failing that, from the text of `exit`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ending {
-    /// Exit code.
-    pub code: Option<i32>,
-    /// Signal.
-    pub signal: Option<i32>,
-    /// A core was dumped.
-    pub core_dumped: bool,
-    /// A deadline ended it, ours or `timeout`'s.
-    pub timed_out: bool,
-    /// The machine went away under it.
-    pub host_reset: bool,
-    /// The connection to it was lost.
-    pub lost_connection: bool,
-}
-
-impl Ending {
-    /// Nothing is known.
-    #[must_use]
-    pub fn unknown(&self) -> bool {
-        *self == Ending::default()
-    }
-
-    /// It exited by itself with 0.
-    #[must_use]
-    pub fn success(&self) -> bool {
-        self.code == Some(0)
-            && self.signal.is_none()
-            && !self.timed_out
-            && !self.host_reset
-            && !self.lost_connection
-    }
-
-    /// Reads the words people use: `0`, `134`, `signal 11`, `signal:6`, `SIGKILL`, `timeout`, `host reset`, `lost connection`.
-    #[must_use]
-    pub fn parse(text: &str) -> Ending {
-        let t = text.trim().to_ascii_lowercase();
-        let mut e = Ending::default();
-        if t.is_empty() || t == "null" || t == "unknown" {
-            return e;
-        }
-        e.core_dumped = t.contains("core dumped");
-        if let Ok(code) = t.parse::<i32>() {
-            return e.with_code(code);
-        }
-        if t.contains("timeout") || t.contains("timed out") || t.contains("deadline") {
-            e.timed_out = true;
-            return e;
-        }
-        if t.contains("host")
-            && (t.contains("reset")
-                || t.contains("reboot")
-                || t.contains("lost")
-                || t.contains("died"))
-            || t == "reboot"
-        {
-            e.host_reset = true;
-            return e;
-        }
-        if t.contains("connection") || t.contains("unreachable") {
-            e.lost_connection = true;
-            return e;
-        }
-        if let Some(signal) = signal_number(&t) {
-            e.signal = Some(signal);
-            return e;
-        }
-        let digits: String = t
-            .chars()
-            .skip_while(|c| !c.is_ascii_digit())
-            .take_while(char::is_ascii_digit)
-            .collect();
-        if let Ok(n) = digits.parse::<i32>() {
-            return if t.contains("signal") || t.contains("sig") {
-                Ending {
-                    signal: Some(n),
-                    ..e
-                }
-            } else {
-                e.with_code(n)
-            };
-        }
-        e
-    }
-
-    /// Shells report a signal as 128 + n, `timeout` its own end as 124.
-    fn with_code(mut self, code: i32) -> Ending {
-        self.code = Some(code);
-        if code == 124 {
-            self.timed_out = true;
-        }
-        if matches!(code, 129..=159) {
-            self.signal = Some(code - 128);
-        }
-        self
-    }
-}
-
-/// `sigsegv`, `segfault`, `killed`, `aborted` …
-fn signal_number(t: &str) -> Option<i32> {
-    for (word, n) in [
-        ("sigsegv", 11),
-        ("segfault", 11),
-        ("segmentation", 11),
-        ("sigabrt", 6),
-        ("abort", 6),
-        ("sigkill", 9),
-        ("killed", 9),
-        ("sigterm", 15),
-        ("sigint", 2),
-        ("sigbus", 7),
-        ("sigill", 4),
-        ("sigfpe", 8),
-        ("sigtrap", 5),
-        ("sighup", 1),
-        ("sigpipe", 13),
-        ("sigxcpu", 24),
-    ] {
-        if t.contains(word) {
-            return Some(n);
-        }
-    }
-    None
 }
 
 impl Context {
@@ -625,6 +388,7 @@ pub fn comm15(s: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lexer::Stamp;
     use super::*;
 
     #[test]
