@@ -18,7 +18,7 @@ impl<'a> Strided<'a> {
 }
 
 /// Queries from which on a tile is worth its making.
-const WORTH: usize = 3;
+pub(super) const WORTH: usize = 3;
 
 impl Scratch {
     /// `sums[i][r] = keys[r] · x[i]` for up to 16 keys of `width` elements and `m` rows.
@@ -60,11 +60,9 @@ impl Scratch {
             return &mut self.sums;
         }
         for (i, sums) in self.sums.iter_mut().enumerate() {
-            for (k, weight) in x.row(i, n).iter().enumerate() {
-                let row = &values(k)[column..];
-                let len = row.len().min(ROWS);
-                T::axpy(isa, &mut sums[..len], *weight, &row[..len]);
-            }
+            let len = values(0)[column..].len().min(ROWS);
+            let columns = |k| &values(k)[column..column + len];
+            T::mix(isa, columns, x.row(i, n), &mut sums[..len]);
         }
         &mut self.sums
     }

@@ -15,6 +15,8 @@ pub(super) trait Element: Copy + Send + Sync + 'static {
     fn dot(isa: Isa, a: &[Self], x: &[f32]) -> f32;
     /// `y += factor * a`.
     fn axpy(isa: Isa, y: &mut [f32], factor: f32, a: &[Self]);
+    /// `y = Σ_k x[k] * values(k)[..y.len()]`.
+    fn mix<'a>(isa: Isa, values: impl Fn(usize) -> &'a [Self], x: &[f32], y: &mut [f32]);
     /// The tiled way of [`Scratch::dots`], where there is one.
     #[doc(hidden)]
     fn dots_tiled(
@@ -75,6 +77,18 @@ macro_rules! element {
                 let _ = isa;
                 for (y, a) in y.iter_mut().zip(a) {
                     *y += factor * a.to_f32();
+                }
+            }
+
+            fn mix<'a>(isa: Isa, values: impl Fn(usize) -> &'a [Self], x: &[f32], y: &mut [f32]) {
+                #[cfg(target_arch = "x86_64")]
+                if isa == Isa::Avx2 {
+                    // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+                    return unsafe { super::simd::avx2::cachetile::mix_one(values, x, y) };
+                }
+                y.fill(0.0);
+                for (k, x) in x.iter().enumerate() {
+                    Self::axpy(isa, y, *x, values(k));
                 }
             }
 

@@ -1,8 +1,8 @@
 //! Latent attention in both forms.
 
-use super::{Borrowed, ensure, index, matrix, named, rounding};
+use super::{Borrowed, Floats, ensure, index, matrix, named, rounding};
 use crate::blocks::decode;
-use crate::cpu::cachemul::Strided;
+use crate::cpu::cachemul::{Strided, WORTH};
 use crate::cpu::matmul::{Job, ROWS, Scratch, products, with_scratch};
 use crate::cpu::out::Out;
 use crate::cpu::{ActKind, Element, Isa, Store, elementwise};
@@ -111,23 +111,25 @@ pub(super) fn absorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpEr
         return Ok(());
     }
     // Queries into the latent: one product per head, all as one piece of work.
-    let mut split = Vec::with_capacity(rows * heads * a.nope);
+    let mut split = Floats::empty();
     for h in 0..heads {
         for r in 0..rows {
-            split.extend_from_slice(&q[(r * heads + h) * head..][..a.nope]);
+            split
+                .0
+                .extend_from_slice(&q[(r * heads + h) * head..][..a.nope]);
         }
     }
-    let mut latent = vec![0.0; rows * heads * width];
-    per_head(ctx, op, a.k_b, rows, &split, &mut latent, width)?;
-    for (latent, q) in latent.chunks_exact_mut(width).zip(q.chunks_exact(head)) {
+    let mut latent = Floats::any(rows * heads * width);
+    per_head(ctx, op, a.k_b, rows, &split.0, &mut latent.0, width)?;
+    for (latent, q) in latent.0.chunks_exact_mut(width).zip(q.chunks_exact(head)) {
         latent[a.lora..].copy_from_slice(&q[a.nope..]);
     }
-    let mut mixed = vec![0.0; rows * heads * a.lora];
+    let mut mixed = Floats::any(rows * heads * a.lora);
     let work = Absorbed {
         isa,
-        queries: &latent,
+        queries: &latent.0,
         keys: &keys,
-        mixed: Out::new(&mut mixed, heads * a.lora),
+        mixed: Out::new(&mut mixed.0, heads * a.lora),
         heads,
         width,
         lora: a.lora,
@@ -136,14 +138,16 @@ pub(super) fn absorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpEr
     with_cache!(op, a.cache, a.slot_end * width, |cache| work
         .run(ctx, cache));
     // Back out of the latent. Sorted by head again.
-    split.clear();
+    split.0.clear();
     for h in 0..heads {
         for r in 0..rows {
-            split.extend_from_slice(&mixed[(r * heads + h) * a.lora..][..a.lora]);
+            split
+                .0
+                .extend_from_slice(&mixed.0[(r * heads + h) * a.lora..][..a.lora]);
         }
     }
     let out = a.out.f32(rows * heads * a.v_dim).named(op, "out")?;
-    per_head(ctx, op, a.v_b, rows, &split, out, a.v_dim)
+    per_head(ctx, op, a.v_b, rows, &split.0, out, a.v_dim)
 }
 
 /// `out[r, h, ..n_out] = W_h x[h, r]` with rows of `out` being `heads * width` long.
@@ -218,10 +222,10 @@ impl Absorbed<'_> {
             from += count;
         }
         ctx.pool.ranges(tasks.len(), 1, |range, _| {
-            let mut scores = Vec::new();
+            let mut scores = Floats::empty();
             for (from, count, head, group) in &tasks[range] {
                 for (r, count) in self.pieces(*from, *count, *group) {
-                    self.attend(cache, r, count, *head, *group, &mut scores);
+                    self.attend(cache, r, count, *head, *group, &mut scores.0);
                 }
             }
         });
@@ -253,7 +257,12 @@ impl Absorbed<'_> {
         let key = |i: usize| &cache[longest.slot(i) * self.width..][..self.width];
         let (n, m) = (longest.len(), count * group);
         if n == 0 {
-            return; // nothing was selected: the sum over no keys is the zero it already is
+            for i in from..from + count {
+                let heads = head * self.lora..(head + group) * self.lora;
+                // SAFETY: this row's heads are one task's.
+                unsafe { self.mixed.part(i, heads) }.fill(0.0);
+            }
+            return;
         }
         let queries = Strided {
             x: &self.queries[(from * self.heads + head) * self.width..],
@@ -271,6 +280,15 @@ impl Absorbed<'_> {
                 stride: n,
             };
             let value = |i: usize| &key(i)[..self.lora];
+            if m < WORTH {
+                for (i, p) in scores.chunks_exact(n).enumerate() {
+                    let (r, h) = (from + i / group, head + i % group);
+                    // SAFETY: this row's head is one task's.
+                    let to = unsafe { self.mixed.part(r, h * self.lora..(h + 1) * self.lora) };
+                    T::mix(self.isa, value, p, to);
+                }
+                return;
+            }
             for c in (0..self.lora).step_by(ROWS) {
                 let cols = ROWS.min(self.lora - c);
                 let sums = s.mix(self.isa, value, n, c, weights, m);
@@ -334,9 +352,10 @@ pub(super) fn unabsorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), Op
         w.ty.row_bytes(w.n_in).map_err(|e| named(op, w, &e))?;
         w.host_mat(a.heads - 1).named(op, "weight")?;
     }
-    let latents: Vec<f32> = with_cache!(op, a.cache, a.slot_end * width, |cache| {
+    let mut latents = Floats::empty();
+    with_cache!(op, a.cache, a.slot_end * width, |cache| {
         let used = &cache[first * width..];
-        used.iter().map(|v| v.to_f32()).collect()
+        latents.0.extend(used.iter().map(|v| v.to_f32()));
     });
     let out = a.out.f32(a.rows * a.heads * a.v_dim).named(op, "out")?;
     let work = Unabsorbed {
@@ -344,7 +363,7 @@ pub(super) fn unabsorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), Op
         q,
         keys: &keys,
         first,
-        latents: &latents,
+        latents: &latents.0,
         out: Out::new(out, a.heads * a.v_dim),
         heads: a.heads,
         nope: a.nope,
@@ -397,20 +416,20 @@ impl Unabsorbed<'_> {
             x: self.latents,
             stride: width,
         };
-        let mut k = vec![0.0; n_keys * head];
-        let mut v = vec![0.0; n_keys * self.v_dim];
+        let mut k = Floats::any(n_keys * head);
+        let mut v = Floats::any(n_keys * self.v_dim);
         with_scratch(|s| {
             let row = |l: usize| &k_b[l * self.nope..][..self.nope];
             for c in (0..self.nope).step_by(ROWS) {
                 let cols = ROWS.min(self.nope - c);
                 let sums = s.mix(self.isa, row, self.lora, c, latents, n_keys);
-                for (k, sums) in k.chunks_exact_mut(head).zip(sums) {
+                for (k, sums) in k.0.chunks_exact_mut(head).zip(sums) {
                     k[c..c + cols].copy_from_slice(&sums[..cols]);
                 }
             }
-            for (k, latent) in k
-                .chunks_exact_mut(head)
-                .zip(self.latents.chunks_exact(width))
+            for (k, latent) in
+                k.0.chunks_exact_mut(head)
+                    .zip(self.latents.chunks_exact(width))
             {
                 k[self.nope..].copy_from_slice(&latent[self.lora..]);
             }
@@ -421,12 +440,12 @@ impl Unabsorbed<'_> {
                     *row = &v_b[(c + i) * self.lora..][..self.lora];
                 }
                 let sums = s.dots(self.isa, &rows[..cols], self.lora, latents, n_keys);
-                for (v, sums) in v.chunks_exact_mut(self.v_dim).zip(sums) {
+                for (v, sums) in v.0.chunks_exact_mut(self.v_dim).zip(sums) {
                     v[c..c + cols].copy_from_slice(&sums[..cols]);
                 }
             }
         });
-        let mut scores = Vec::new();
+        let mut scores = Floats::empty();
         let mut from = 0;
         while from < self.keys.len() {
             let first = &self.keys[from];
@@ -435,7 +454,7 @@ impl Unabsorbed<'_> {
             let alike = |k: &&Keys<'_>| k.selected.is_none() && k.base == first.base;
             let rows = self.keys[from..].iter().take(limit);
             let count = rows.take_while(alike).count().max(1);
-            self.rows(h, from, count, &k, &v, &mut scores);
+            self.rows(h, from, count, &k.0, &v.0, &mut scores.0);
             from += count;
         }
     }
@@ -481,6 +500,17 @@ impl Unabsorbed<'_> {
                 x: scores,
                 stride: n,
             };
+            if count < WORTH {
+                for (i, p) in scores.chunks_exact(n).enumerate() {
+                    // SAFETY: this row's head is one task's.
+                    let to = unsafe {
+                        self.out
+                            .part(from + i, h * self.v_dim..(h + 1) * self.v_dim)
+                    };
+                    f32::mix(self.isa, value, p, to);
+                }
+                return;
+            }
             for c in (0..self.v_dim).step_by(ROWS) {
                 let cols = ROWS.min(self.v_dim - c);
                 let sums = s.mix(self.isa, value, n, c, weights, count);

@@ -108,3 +108,37 @@ impl Drop for Borrowed {
         });
     }
 }
+
+thread_local! {
+    static SPARE_FLOATS: std::cell::RefCell<Vec<Vec<f32>>> =
+        const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// Floats that go back to their thread for the next operation: large ones from the system would
+/// cost a page fault for every 4 KiB each time.
+struct Floats(Vec<f32>);
+
+impl Floats {
+    /// `n` floats of no particular value.
+    fn any(n: usize) -> Floats {
+        let mut v = SPARE_FLOATS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        v.resize(n, 0.0);
+        Floats(v)
+    }
+
+    /// No floats, but room.
+    fn empty() -> Floats {
+        Floats::any(0)
+    }
+}
+
+impl Drop for Floats {
+    fn drop(&mut self) {
+        let v = std::mem::take(&mut self.0);
+        SPARE_FLOATS.with_borrow_mut(|spare| {
+            if spare.len() < 8 {
+                spare.push(v);
+            }
+        });
+    }
+}

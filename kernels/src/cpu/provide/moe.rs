@@ -1,6 +1,6 @@
 //! The router and the experts.
 
-use super::{Borrowed, ensure, index, matrix, rounding, rows_of};
+use super::{Borrowed, Floats, ensure, index, matrix, rounding, rows_of};
 use crate::cpu::acts::TILED;
 use crate::cpu::matmul::{ROWS, Rows, pieces, rows_per_task, with_scratch};
 use crate::cpu::out::Out;
@@ -190,18 +190,18 @@ pub(super) fn experts(ctx: &mut Ctx<'_>, mut a: MoeExpertsArgs<'_>) -> Result<()
     acts.0
         .set_on(ctx.pool, isa, kind, x, a.dim)
         .map_err(rounding(op))?;
-    let mut hidden = vec![0.0; work.experts.len() * a.ff];
+    let mut hidden = Floats::any(work.experts.len() * a.ff);
     let many = a.rows >= TILED;
     if many {
-        work.hidden_many(ctx, &acts.0, &mut hidden);
+        work.hidden_many(ctx, &acts.0, &mut hidden.0);
     } else {
-        work.hidden_few(ctx, &acts.0, &mut hidden);
+        work.hidden_few(ctx, &acts.0, &mut hidden.0);
     }
     let mut inner = Borrowed::new();
     let kind = ActKind::of(a.down.ty);
     inner
         .0
-        .set_on(ctx.pool, isa, kind, &hidden, a.ff)
+        .set_on(ctx.pool, isa, kind, &hidden.0, a.ff)
         .map_err(rounding(op))?;
     if many {
         work.down_many(ctx, &inner.0, out);
@@ -226,8 +226,8 @@ impl Work<'_> {
     fn hidden_few(&self, ctx: &Ctx<'_>, acts: &Acts, hidden: &mut [f32]) {
         let slots = self.experts.len();
         // One run of 2 ff rows per slot, gate then up, whatever the form of the weights.
-        let mut both = vec![0.0; slots * 2 * self.ff];
-        let total = both.len();
+        let mut both = Floats::any(slots * 2 * self.ff);
+        let total = both.0.len();
         let bytes = slots
             * self
                 .gate
@@ -236,7 +236,7 @@ impl Work<'_> {
                 .next()
                 .map_or(0, |g| g.bytes.len());
         let chunk = rows_per_task(total, 2 * bytes, 1, ctx.pool.threads());
-        let shared = Out::new(&mut both, 2 * self.ff);
+        let shared = Out::new(&mut both.0, 2 * self.ff);
         ctx.pool.ranges(total, chunk, |range, _| {
             let lengths = std::iter::repeat_n(self.ff, 2 * slots);
             pieces(lengths, range, |i, rows| {
@@ -259,7 +259,7 @@ impl Work<'_> {
         });
         for (hidden, both) in hidden
             .chunks_exact_mut(self.ff)
-            .zip(both.chunks_exact(2 * self.ff))
+            .zip(both.0.chunks_exact(2 * self.ff))
         {
             let (gate, up) = both.split_at(self.ff);
             hidden.copy_from_slice(gate);

@@ -91,6 +91,40 @@ pub(crate) fn mix<'a, T: Lanes + 'a>(
     }
 }
 
+/// `y = Σ_k x[k] * values(k)`: 64 columns at a time stay in registers over all values.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn mix_one<'a, T: Lanes + 'a>(
+    values: impl Fn(usize) -> &'a [T],
+    x: &[f32],
+    y: &mut [f32],
+) {
+    let (blocks, rest) = y.as_chunks_mut::<64>();
+    for (b, block) in blocks.iter_mut().enumerate() {
+        let mut acc = [_mm256_setzero_ps(); 8];
+        for (k, x) in x.iter().enumerate() {
+            let Some(row) = values(k)[64 * b..].first_chunk::<64>() else {
+                continue;
+            };
+            let x = _mm256_set1_ps(*x);
+            for (acc, v) in acc.iter_mut().zip(row.as_chunks().0) {
+                // SAFETY: this function is only reached where the processor has AVX2, FMA and
+                // F16C.
+                *acc = _mm256_fmadd_ps(unsafe { T::eight(v) }, x, *acc);
+            }
+        }
+        for (to, acc) in block.as_chunks_mut().0.iter_mut().zip(acc) {
+            store_f32(to, acc);
+        }
+    }
+    let done = 64 * blocks.len();
+    rest.fill(0.0);
+    if !rest.is_empty() {
+        for (k, x) in x.iter().enumerate() {
+            super::floats::axpy(rest, *x, &values(k)[done..]);
+        }
+    }
+}
+
 /// The first eight elements, zeros past the end.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
