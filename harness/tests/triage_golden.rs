@@ -136,7 +136,10 @@ fn golden_cases() {
                     text.push('\n');
                 }
                 text.push_str(&g.body);
-                std::fs::write(&path, text).unwrap();
+                // Other tests read the same files meanwhile.
+                let new = path.with_extension("new");
+                std::fs::write(&new, text).unwrap();
+                std::fs::rename(&new, &path).unwrap();
             } else {
                 let _ = writeln!(
                     wrong,

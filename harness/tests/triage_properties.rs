@@ -195,7 +195,7 @@ fn rests_on_stamps(g: &Golden) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, max_global_rejects: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn lines_after_the_deciding_one_can_go(pick in any::<prop::sample::Index>(), keep in prop::collection::vec(any::<bool>(), 64)) {

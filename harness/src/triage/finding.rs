@@ -94,7 +94,14 @@ impl PageFault {
         if self.hub.starts_with("mmhub") {
             return Client::Unknown;
         }
-        self.ring.map_or(Client::Unknown, Client::from_access_flags)
+        let client = self.ring.map_or(Client::Unknown, Client::from_access_flags);
+        // The command processor's flags were seen on gfx10 and later; gfx9 numbers its hubs.
+        let gfx9 = self.hub.ends_with(|c: char| c.is_ascii_digit());
+        if gfx9 && client == Client::CommandProcessor {
+            Client::Unknown
+        } else {
+            client
+        }
     }
 
     /// Whether the access was a write.

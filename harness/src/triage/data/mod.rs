@@ -15,10 +15,14 @@ pub mod scheduler;
 pub mod sources;
 pub mod stack;
 pub mod storage;
+mod table;
+
+use std::sync::LazyLock;
 
 use super::finding::Finding;
 use super::lexer::Record;
 use super::pattern::{Caps, matches};
+use table::Table;
 
 /// One line of a table.
 pub struct Row {
@@ -58,30 +62,40 @@ pub(super) fn is_amdgpu(tag: &[u8]) -> bool {
     )
 }
 
+/// Rows of the GPU driver that can decide, and those that cannot.
+static GPU: LazyLock<Table> =
+    LazyLock::new(|| Table::new(&[harmless::AMDGPU, scheduler::ROWS, amdgpu::ROWS]));
+static GPU_CHATTER: LazyLock<Table> = LazyLock::new(|| Table::new(&[scheduler::BOILERPLATE]));
+/// Messages without a tag.
+static UNTAGGED: LazyLock<Table> = LazyLock::new(|| {
+    Table::new(&[
+        memory::UNTAGGED,
+        cpu::UNTAGGED,
+        storage::UNTAGGED,
+        nvidia::UNTAGGED,
+    ])
+});
+/// Messages whose tag is part of what they say.
+static WHOLE: LazyLock<Table> = LazyLock::new(|| Table::new(&[memory::TAGGED, cpu::TAGGED]));
+
 /// What a kernel record says by itself.
 #[must_use]
 pub fn kernel_finding(r: &Record<'_>) -> Option<(Finding, &'static str)> {
     let tag = r.tag;
     if is_amdgpu(tag) {
-        return find(harmless::AMDGPU, r.body)
-            .or_else(|| find(scheduler::ROWS, r.body))
-            .or_else(|| find(amdgpu::ROWS, r.body))
+        return GPU
+            .find(r.body)
             .or_else(|| pcie::find(r))
-            .or_else(|| find(scheduler::BOILERPLATE, r.body));
+            .or_else(|| GPU_CHATTER.find(r.body));
     }
     match tag {
-        b"" => find(memory::UNTAGGED, r.body)
-            .or_else(|| find(cpu::UNTAGGED, r.body))
-            .or_else(|| find(storage::UNTAGGED, r.body))
-            .or_else(|| find(nvidia::UNTAGGED, r.body))
-            .or_else(|| pcie::find(r)),
+        b"" => UNTAGGED.find(r.body).or_else(|| pcie::find(r)),
         b"NVRM" | b"nvidia" | b"nvidia-nvlink" | b"nvidia-modeset" => {
             find(nvidia::ROWS, r.body).or_else(|| pcie::find(r))
         }
         b"input" | b"usb" | b"hid-generic" | b"hid" | b"usbhid" | b"audit" | b"bluetooth"
-        | b"Bluetooth" => None,
+        | b"Bluetooth" | b"systemd-coredump" => None,
         b"systemd-oomd" | b"systemd" | b"earlyoom" | b"nohang" => find(memory::DAEMONS, r.body),
-        b"systemd-coredump" => None,
         b"perf" | b"ACPI" | b"RAS" | b"clocksource" => find(harmless::OTHER, r.text),
         b"traps" => find(cpu::AFTER_TRAPS, r.body),
         b"Hardware Error" | b"mce" | b"MCE" | b"EDAC" | b"x86/amd" => find(cpu::HARDWARE, r.body),
@@ -93,8 +107,7 @@ pub fn kernel_finding(r: &Record<'_>) -> Option<(Finding, &'static str)> {
             }
             find(storage::tagged(tag), r.body)
                 .or_else(|| pcie::find(r))
-                .or_else(|| find(memory::TAGGED, r.text))
-                .or_else(|| find(cpu::TAGGED, r.text))
+                .or_else(|| WHOLE.find(r.text))
                 .or_else(|| find(storage::NETDEV, r.body))
         }
     }

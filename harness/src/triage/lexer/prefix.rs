@@ -133,6 +133,9 @@ fn level(p: &mut Prefix<'_>) -> bool {
         b"emerg", b"alert", b"crit", b"err", b"warn", b"notice", b"info", b"debug",
     ];
     let b = p.rest;
+    if !matches!(b.first(), Some(b'k' | b'u' | b'd' | b's' | b'a')) {
+        return false;
+    }
     let Some(first) = b.iter().take(12).position(|&c| c == b':') else {
         return false;
     };

@@ -1,6 +1,9 @@
 //! Lines from a stream, in bounded memory.
 
 use std::io::{self, Read};
+use std::sync::LazyLock;
+
+use memchr::memmem;
 
 use super::super::pci::Pci;
 use super::prefix;
@@ -168,7 +171,9 @@ fn suppressed(body: &[u8]) -> Option<u64> {
 
 /// A second `amdgpu 0000:c5:00.0:` head in the middle of a message: two writers shared the line.
 fn interleaved(body: &[u8]) -> bool {
-    let Some(p) = memchr::memmem::find(body, b"amdgpu 0000:") else {
+    static HEAD: LazyLock<memmem::Finder<'static>> =
+        LazyLock::new(|| memmem::Finder::new(b"amdgpu 0000:"));
+    let Some(p) = HEAD.find(body) else {
         return false;
     };
     p > 0

@@ -43,6 +43,23 @@ fn begins(f: &Finding, driver: &str) -> bool {
     }
 }
 
+/// Whether a finding can be part of an incident at all.
+fn of_a_gpu(e: &Event) -> bool {
+    begins(&e.finding, &e.driver)
+        || matches!(
+            e.finding,
+            Finding::GpuReset(_)
+                | Finding::Boilerplate { .. }
+                | Finding::RingTimeout { .. }
+                | Finding::GpuInitFailed { .. }
+                | Finding::DeviceLost
+                | Finding::RasError {
+                    correctable: false,
+                    ..
+                }
+        )
+}
+
 fn owner_of(e: &Event, owner: Owner) -> Owner {
     match &e.finding {
         // vmid 0 is the kernel's own, whoever is printed.
@@ -55,7 +72,7 @@ fn owner_of(e: &Event, owner: Owner) -> Owner {
 #[must_use]
 pub fn incidents(ev: &Evidence<'_>) -> Vec<Incident> {
     let mut out: Vec<Incident> = Vec::new();
-    for (i, e, owner) in ev.kernel() {
+    for (i, e, owner) in ev.kernel().filter(|(_, e, _)| of_a_gpu(e)) {
         let owner = owner_of(e, owner);
         // The latest incident of the same device; lines without a device belong to the latest of all.
         let at = out.iter().rposition(|inc| {

@@ -6,15 +6,18 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
-use std::sync::LazyLock;
-
-use regex::bytes::Regex;
 
 use super::data::{self, is_amdgpu};
 use super::finding::{Event, Finding, Origin, PageFault, Proc};
 use super::lexer::{Ident, Lexer, Losses, Record, Stamp, read_lines};
-use super::pattern::{leading_decimal, matches, parse_hex};
+use super::pattern::matches;
 use super::pci::Pci;
+
+mod output;
+mod page_fault;
+
+pub use output::output;
+use page_fault::{fault_detail, header, process_line};
 
 /// Equal findings kept one by one; the rest are counted.
 const KEEP_EQUAL: u64 = 24;
@@ -68,10 +71,40 @@ struct Collector {
     scan: Scan,
     seen: HashMap<u64, (usize, u64)>,
     open: Vec<Open>,
+    /// A line that names a process, without a page fault before it.
+    orphan: Option<(u64, Proc, Event)>,
     /// Index of the last ring timeout that has no process yet.
     ring: Option<usize>,
     /// Index of the hung task or kernel bug whose stack is being read, and lines left.
     stack: Option<(usize, u32)>,
+}
+
+/// Findings with the same key are the same trouble over again.
+fn equal_key(finding: &Finding, device: Option<Pci>) -> u64 {
+    let mut h = DefaultHasher::new();
+    finding.slug().hash(&mut h);
+    device.hash(&mut h);
+    if let Some(p) = finding.process() {
+        p.hash(&mut h);
+    }
+    match finding {
+        Finding::Program { word, .. } => word.hash(&mut h),
+        Finding::Xid { code, .. } => code.hash(&mut h),
+        Finding::Boilerplate { what } | Finding::Hint { what } => what.hash(&mut h),
+        Finding::Harmless { why } => why.hash(&mut h),
+        Finding::GpuPageFault(f) => {
+            (f.client(), f.is_kernel_space(), f.status == Some(0)).hash(&mut h)
+        }
+        Finding::RasError {
+            correctable, bogus, ..
+        } => (correctable, bogus).hash(&mut h),
+        Finding::Mce { corrected } => corrected.hash(&mut h),
+        Finding::Aer { severity, .. } => (*severity as u8).hash(&mut h),
+        Finding::GpuReset(step) => std::mem::discriminant(step).hash(&mut h),
+        Finding::SqInterrupt { kind, .. } => kind.hash(&mut h),
+        _ => {}
+    }
+    h.finish()
 }
 
 impl Collector {
@@ -80,51 +113,43 @@ impl Collector {
             scan: Scan::default(),
             seen: HashMap::new(),
             open: Vec::new(),
+            orphan: None,
             ring: None,
             stack: None,
         }
     }
 
-    fn push(&mut self, event: Event) -> Option<usize> {
-        let mut h = DefaultHasher::new();
-        event.finding.slug().hash(&mut h);
-        event.device.hash(&mut h);
-        if let Some(p) = event.finding.process() {
-            p.hash(&mut h);
-        }
-        match &event.finding {
-            Finding::Program { word, .. } => word.hash(&mut h),
-            Finding::Xid { code, .. } => code.hash(&mut h),
-            Finding::Boilerplate { what } | Finding::Hint { what } => what.hash(&mut h),
-            Finding::Harmless { why } => why.hash(&mut h),
-            Finding::GpuPageFault(f) => {
-                (f.client(), f.is_kernel_space(), f.status == Some(0)).hash(&mut h)
+    /// Whether enough equal findings were kept: then this one is counted only.
+    fn enough(&mut self, finding: &Finding, device: Option<Pci>) -> bool {
+        let key = equal_key(finding, device);
+        match self.seen.get_mut(&key) {
+            Some(slot) if slot.1 >= KEEP_EQUAL => {
+                slot.1 += 1;
+                if let Some(e) = self.scan.events.get_mut(slot.0) {
+                    e.count += 1;
+                }
+                true
             }
-            Finding::RasError {
-                correctable, bogus, ..
-            } => (correctable, bogus).hash(&mut h),
-            Finding::Mce { corrected } => corrected.hash(&mut h),
-            Finding::Aer { severity, .. } => (*severity as u8).hash(&mut h),
-            Finding::GpuReset(step) => std::mem::discriminant(step).hash(&mut h),
-            Finding::SqInterrupt { kind, .. } => kind.hash(&mut h),
-            _ => {}
+            _ => false,
         }
-        let key = h.finish();
-        let slot = self.seen.entry(key).or_insert((usize::MAX, 0));
-        slot.1 += 1;
-        if slot.1 > KEEP_EQUAL
-            && let Some(e) = self.scan.events.get_mut(slot.0)
-        {
-            e.count += event.count;
+    }
+
+    fn push(&mut self, event: Event) -> Option<usize> {
+        if self.enough(&event.finding, event.device) {
             return None;
         }
         if self.scan.events.len() >= KEEP_ALL {
             self.scan.dropped += 1;
             return None;
         }
-        slot.0 = self.scan.events.len();
+        let index = self.scan.events.len();
+        let slot = self
+            .seen
+            .entry(equal_key(&event.finding, event.device))
+            .or_insert((index, 0));
+        *slot = (index, slot.1 + 1);
         self.scan.events.push(event);
-        Some(self.scan.events.len() - 1)
+        Some(index)
     }
 
     fn close(&mut self, at: usize) {
@@ -185,6 +210,7 @@ impl Collector {
             return;
         }
         if self.scan.kernel_release.is_none()
+            && r.body.first() == Some(&b'L')
             && let Some(c) = matches("Linux version {v} ", r.body)
         {
             self.scan.kernel_release = Some(c.text("v"));
@@ -224,6 +250,9 @@ impl Collector {
             finding,
             Finding::HungTask { .. } | Finding::KernelBug { .. }
         );
+        if self.enough(&finding, device_of(&finding, r)) {
+            return;
+        }
         let event = self.event(r, finding, source);
         let index = self.push(event);
         if is_ring {
@@ -235,11 +264,7 @@ impl Collector {
     }
 
     fn event(&self, r: &Record<'_>, finding: Finding, source: &'static str) -> Event {
-        let device = match &finding {
-            Finding::Xid { .. } => xid_device(r.body).or(r.device),
-            Finding::Aer { origin, .. } => origin.or(r.device),
-            _ => r.device,
-        };
+        let device = device_of(&finding, r);
         Event {
             finding,
             origin: Origin::Kernel,
@@ -288,6 +313,9 @@ impl Collector {
             }
             return true;
         }
+        if self.open.is_empty() {
+            return self.orphan(r, process);
+        }
         let Some(o) = self
             .open
             .iter_mut()
@@ -307,6 +335,36 @@ impl Collector {
             o.event.lines.push((r.line, keep(r.text)));
         }
         known
+    }
+
+    /// A page fault whose first lines were lost: by the rate limit, or because the excerpt begins in its middle.
+    fn orphan(&mut self, r: &Record<'_>, process: Option<Proc>) -> bool {
+        if let Some(p) = process {
+            let event = self.event(r, Finding::Hint { what: "page fault" }, data::sources::GMC);
+            self.orphan = Some((r.line, p, event));
+            return true;
+        }
+        // Only lines that can belong to nothing else begin one.
+        let begins = memchr::memmem::find(r.body, b"L2_PROTECTION_FAULT_STATUS")
+            .is_some_and(|p| p < 8)
+            || r.body.starts_with(b"in page starting at address 0x")
+            || r.body.starts_with(b"Faulty UTCL2 client ID:");
+        let mut fault = PageFault::default();
+        if !begins || !fault_detail(&mut fault, r.body) {
+            return false;
+        }
+        "gfxhub".clone_into(&mut fault.hub);
+        let mut event = self.event(r, Finding::Hint { what: "page fault" }, data::sources::GMC);
+        if let Some((line, p, mut named)) = self.orphan.take()
+            && r.line - line <= 4
+            && (named.device.is_none() || r.device.is_none() || named.device == r.device)
+        {
+            fault.process = Some(p);
+            named.lines.append(&mut event.lines);
+            event = named;
+        }
+        self.open.push(Open { fault, event });
+        true
     }
 
     /// Lines of a call trace, read for the drivers in it.
@@ -375,158 +433,19 @@ impl Collector {
     }
 }
 
+/// The device that a finding speaks of.
+fn device_of(finding: &Finding, r: &Record<'_>) -> Option<Pci> {
+    match finding {
+        Finding::Xid { .. } => xid_device(r.body).or(r.device),
+        Finding::Aer { origin, .. } => origin.or(r.device),
+        _ => r.device,
+    }
+}
+
 fn xid_device(body: &[u8]) -> Option<Pci> {
     let open = body.iter().position(|&c| c == b'(')?;
     let close = body[open..].iter().position(|&c| c == b')')? + open;
     Pci::parse(&body[open + 1..close])
-}
-
-/// `[gfxhub] page fault (src_id:0 ring:24 vmid:8 pasid:32771…`, with the words that some versions put before `page fault`;
-/// gfx8: `GPU fault detected: 147 0x0c004802 for process X pid N thread Y pid N`.
-fn header(b: &[u8]) -> Option<PageFault> {
-    if b.first() == Some(&b'[') {
-        let close = b.iter().take(24).position(|&c| c == b']')?;
-        let hub = &b[1..close];
-        if !(hub.starts_with(b"gfxhub")
-            || hub.starts_with(b"mmhub")
-            || hub.starts_with(b"gfx")
-            || hub.starts_with(b"vmhub"))
-        {
-            return None;
-        }
-        let rest = &b[close + 1..];
-        let at = memchr::memmem::find(&rest[..rest.len().min(48)], b"age fault (")?;
-        let args = &rest[at + 11..];
-        let mut f = PageFault {
-            hub: String::from_utf8_lossy(hub).into_owned(),
-            ..PageFault::default()
-        };
-        let num = |key: &[u8]| {
-            memchr::memmem::find(args, key).and_then(|p| leading_decimal(&args[p + key.len()..]))
-        };
-        f.ring = num(b"ring:").and_then(|n| u16::try_from(n).ok());
-        f.vmid = num(b"vmid:").and_then(|n| u8::try_from(n).ok());
-        f.pasid = num(b"pasid:");
-        if let Some(p) = memchr::memmem::find(args, b"for process") {
-            f.process = parse_process(&args[p + 11..]);
-        }
-        return Some(f);
-    }
-    let rest = b.strip_prefix(b"GPU fault detected: ")?;
-    let mut f = PageFault::default();
-    if let Some(p) = memchr::memmem::find(rest, b"for process") {
-        f.process = parse_process(&rest[p + 11..]);
-    }
-    Some(f)
-}
-
-/// A line that names the process of a fault or of a job.
-fn process_line(b: &[u8]) -> Option<Proc> {
-    for head in [
-        &b"in process"[..],
-        b"for process",
-        b"Process information: process",
-        b"Process",
-    ] {
-        if let Some(rest) = b.strip_prefix(head) {
-            return parse_process(rest);
-        }
-    }
-    None
-}
-
-/// `  X pid N thread Y pid N)` after the word `process`; names may be empty or hold blanks.
-fn parse_process(b: &[u8]) -> Option<Proc> {
-    let at = memchr::memmem::find(b, b" pid ")?;
-    let text = |b: &[u8]| String::from_utf8_lossy(b.trim_ascii()).into_owned();
-    let mut p = Proc {
-        comm: text(&b[..at]),
-        pid: leading_decimal(&b[at + 5..]),
-        ..Proc::default()
-    };
-    let tail = &b[at + 5..];
-    if let Some(t) = memchr::memmem::find(tail, b" thread") {
-        let tail = &tail[t + 7..];
-        if let Some(at) = memchr::memmem::find(tail, b" pid ") {
-            p.thread_comm = text(&tail[..at]);
-            p.thread = leading_decimal(&tail[at + 5..]);
-        }
-    }
-    p.pid.map(|_| p)
-}
-
-/// Address, status and field lines.
-fn fault_detail(f: &mut PageFault, b: &[u8]) -> bool {
-    let value = |b: &[u8]| parse_hex(b.trim_ascii());
-    if let Some(p) = memchr::memmem::find(b, b"at address 0x") {
-        if p <= 32 {
-            f.address = parse_hex(&b[p + 11..]);
-            return true;
-        }
-        return false;
-    }
-    if let Some(p) = memchr::memmem::find(b, b"PROTECTION_FAULT_STATUS") {
-        if p > 16 {
-            return false;
-        }
-        let rest = &b[p + 23..];
-        let rest = rest.strip_prefix(b"_LO32").unwrap_or(rest);
-        if rest.starts_with(b"_HI32") {
-            return true;
-        }
-        let rest = rest.strip_prefix(b":").unwrap_or(rest).trim_ascii();
-        f.status = parse_hex(rest).and_then(|v| u32::try_from(v).ok());
-        return true;
-    }
-    if let Some(p) = memchr::memmem::find(b, b"PROTECTION_FAULT_ADDR") {
-        if p > 16 {
-            return false;
-        }
-        f.address = f
-            .address
-            .or_else(|| value(b[p + 21..].strip_prefix(b":").unwrap_or(&b[p + 21..])));
-        return true;
-    }
-    if b.starts_with(b"Faulty UTCL2 client ID:") || b.starts_with(b"\t Faulty") {
-        let rest = b[23..].trim_ascii();
-        let open = rest.iter().rposition(|&c| c == b'(');
-        match open {
-            Some(o) => {
-                f.client_name = Some(String::from_utf8_lossy(rest[..o].trim_ascii()).into_owned());
-                f.client_id = parse_hex(&rest[o + 1..]).and_then(|v| u16::try_from(v).ok());
-            }
-            None if rest.starts_with(b"0x") => {
-                f.client_id = parse_hex(rest).and_then(|v| u16::try_from(v).ok());
-            }
-            None => f.client_name = Some(String::from_utf8_lossy(rest).into_owned()),
-        }
-        return true;
-    }
-    if let Some(c) = matches(
-        "VM fault ({code}, vmid {vmid}, pasid {pasid}) at page {page}, {rw} from '{name}'",
-        b,
-    ) {
-        f.vmid = f.vmid.or(c.num("vmid").and_then(|n| u8::try_from(n).ok()));
-        f.pasid = c.num("pasid");
-        f.address = f.address.or(c.num("page").map(|p| p << 12));
-        f.rw = Some(c.bytes("rw").starts_with(b"write"));
-        // gfx8 names texture and L2 clients: the shader's side.
-        f.client_name = Some(c.text("name"));
-        return true;
-    }
-    let field = |key: &[u8]| -> Option<u64> { value(b.strip_prefix(key)?.strip_prefix(b":")?) };
-    if let Some(v) = field(b"WALKER_ERROR") {
-        f.walker = u8::try_from(v).ok();
-    } else if let Some(v) = field(b"PERMISSION_FAULTS") {
-        f.permission = u8::try_from(v).ok();
-    } else if let Some(v) = field(b"MAPPING_ERROR") {
-        f.mapping = Some(v != 0);
-    } else if let Some(v) = field(b"RW") {
-        f.rw = Some(v != 0);
-    } else {
-        return field(b"MORE_FAULTS").is_some();
-    }
-    true
 }
 
 /// Reads a kernel log.
@@ -554,88 +473,10 @@ pub fn kernel(input: impl Read) -> Scan {
     c.scan
 }
 
-static WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let mut literals: Vec<String> = data::program::ROWS
-        .iter()
-        .map(|r| regex::escape(super::pattern::longest_literal(r.template)))
-        .collect();
-    literals.sort();
-    literals.dedup();
-    Regex::new(&literals.join("|")).ok()
-});
-
-/// Reads what a program printed: bare text, or our stamped `output.log`.
-#[must_use]
-pub fn output(input: impl Read) -> Scan {
-    let mut c = Collector::new();
-    let mut number = 0u64;
-    let mut bytes = 0u64;
-    let end = read_lines(input, |line| {
-        number += 1;
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let (stamp, text) = unstamp(line);
-        bytes += text.iter().filter(|b| !b.is_ascii_whitespace()).count() as u64;
-        c.scan.records += 1;
-        if let Some(re) = WORDS.as_ref()
-            && !re.is_match(text)
-        {
-            return;
-        }
-        let clean;
-        let text = if text.contains(&0x1b) {
-            clean = text.split(|&b| b == 0x1b).collect::<Vec<_>>().concat();
-            &clean[..]
-        } else {
-            text
-        };
-        if let Some((finding, source)) = data::find(data::program::ROWS, text) {
-            c.push(Event {
-                finding,
-                origin: Origin::Output,
-                device: None,
-                driver: String::new(),
-                lines: vec![(number, keep(text))],
-                stamp,
-                seq: None,
-                count: 1,
-                source,
-            });
-        }
-    });
-    if let Err(e) = end {
-        c.scan.error = Some(e.to_string());
-    }
-    c.scan.bytes = bytes;
-    c.scan
-}
-
-/// Splits `<seconds> <RFC 3339> | text`, the form of our own `output.log`.
-fn unstamp(line: &[u8]) -> (Stamp, &[u8]) {
-    let Some(bar) = line.iter().take(72).position(|&c| c == b'|') else {
-        return (Stamp::default(), line);
-    };
-    let head = &line[..bar];
-    let mut words = head.split(|&c| c == b' ').filter(|w| !w.is_empty());
-    let (Some(secs), Some(wall), None) = (words.next(), words.next(), words.next()) else {
-        return (Stamp::default(), line);
-    };
-    let stamped = secs.iter().all(|c| c.is_ascii_digit() || *c == b'.')
-        && wall.len() >= 20
-        && wall[4] == b'-'
-        && wall[10] == b'T';
-    if !stamped {
-        return (Stamp::default(), line);
-    }
-    let text = &line[bar + 1..];
-    let stamp = std::str::from_utf8(wall)
-        .ok()
-        .and_then(Stamp::parse)
-        .unwrap_or_default();
-    (stamp, text.strip_prefix(b" ").unwrap_or(text))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::output::unstamp;
+    use super::page_fault::parse_process;
     use super::*;
 
     #[test]
