@@ -74,7 +74,7 @@ fn simt(root: &Path, out: &Path) -> Result<(), String> {
         .cpp(true)
         .cpp_link_stdlib(None) // only C functions are called
         .std("c++17")
-        .opt_level(2)
+        .opt_level(3)
         .debug(false)
         .warnings(false)
         .cargo_warnings(false)

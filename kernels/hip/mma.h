@@ -64,12 +64,17 @@ template <bool TRANSPOSED> DEV void mma16(Acc &acc, S<u16> A, int lda, S<u16> B,
         mine[8 + k - k0] = f16_f32(y);
     }
     wave_share(line, file);
-    const float *b0 = simt::wave_seen(mma_col(0)) + 8, *b1 = simt::wave_seen(16 + mma_col(0)) + 8;
+    const float *seen = simt::wave_seen(); // 16 floats of each lane: half a row of A, half a row of B
+    float b[16];
+    for (int k = 0; k < 8; k++) {
+        b[k] = seen[mma_col(0) * 16 + 8 + k];
+        b[8 + k] = seen[(16 + mma_col(0)) * 16 + 8 + k];
+    }
     for (int e = 0; e < 8; e++) {
-        const float *a0 = simt::wave_seen(mma_row(e)), *a1 = simt::wave_seen(16 + mma_row(e));
+        const float *a0 = seen + mma_row(e) * 16, *a1 = a0 + 16 * 16;
         float s = acc.v[e];
-        for (int k = 0; k < 8; k++) s += a0[k] * b0[k];
-        for (int k = 0; k < 8; k++) s += a1[k] * b1[k];
+        for (int k = 0; k < 8; k++) s += a0[k] * b[k];
+        for (int k = 0; k < 8; k++) s += a1[k] * b[8 + k];
         acc.v[e] = s;
     }
 }

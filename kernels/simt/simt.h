@@ -97,8 +97,8 @@ u64 collective(Op op, u64 v, int aux, Idx at);
 void barrier(Idx at);
 struct Where { u32 tid, x, y, z; };
 extern __thread Where where;
-float *wave_slot();                 // 16 floats that a lane gives to MMA
-const float *wave_seen(int lane);   // and what each lane gave
+float *wave_slot();       // 16 floats that a lane gives to MMA
+const float *wave_seen(); // and what each lane gave, 16 a lane
 
 template <class T> u64 pack(T v) { u64 r = 0; memcpy(&r, &v, sizeof(T)); return r; }
 template <class T> T unpack(u64 r) { T v; memcpy(&v, &r, sizeof(T)); return v; }

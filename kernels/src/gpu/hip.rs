@@ -178,11 +178,8 @@ impl HipApi {
             unsafe { f(pci.as_mut_ptr(), 64, self.ordinal) == types::SUCCESS }
         });
         // SAFETY: zero-terminated inside the buffer.
-        let pci = known.then(|| {
-            unsafe { CStr::from_ptr(pci.as_ptr()) }
-                .to_string_lossy()
-                .into_owned()
-        });
+        let text = unsafe { CStr::from_ptr(pci.as_ptr()) };
+        let pci = known.then(|| text.to_string_lossy().into_owned());
         choose_node(
             &nodes,
             pci.as_deref(),

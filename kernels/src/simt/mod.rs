@@ -50,5 +50,6 @@ pub fn open() -> Result<Arc<dyn crate::gpu::Driver>, GpuError> {
     })
 }
 
-#[cfg(all(test, simt))]
+#[cfg(test)]
+#[cfg(simt)]
 mod tests;

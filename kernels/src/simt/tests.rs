@@ -3,7 +3,7 @@
 use super::{Fault, Report, SimtDriver};
 use crate::gpu::{Driver, GpuError, Launch};
 
-fn run(kernel: &'static str, seed: u64) -> Result<Vec<f32>, Report> {
+fn run(kernel: &'static str, seed: u64) -> Result<Vec<f32>, Box<Report>> {
     let driver = SimtDriver::new(seed);
     let x = driver.allocate(64 * 4, "x").unwrap();
     let mut args = Vec::new();
@@ -26,7 +26,7 @@ fn run(kernel: &'static str, seed: u64) -> Result<Vec<f32>, Report> {
                 .map(|c| f32::from_le_bytes(*c))
                 .collect())
         }
-        Err(GpuError::Kernel(report)) => Err(*report),
+        Err(GpuError::Kernel(report)) => Err(report),
         Err(e) => panic!("{e}"),
     }
 }

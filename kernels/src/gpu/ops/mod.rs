@@ -5,7 +5,8 @@ mod dense;
 mod indexer;
 mod matmul;
 mod moe;
-#[cfg(all(test, simt))]
+#[cfg(test)]
+#[cfg(simt)]
 mod tests;
 
 use super::device::Gpu;
