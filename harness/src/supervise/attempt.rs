@@ -436,7 +436,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn take_cores(&mut self) {
+    pub fn take_cores(&mut self) {
         let crashes = self
             .tree
             .lock()
