@@ -92,7 +92,14 @@ impl CappedFile {
     fn tail(&mut self, bytes: &mut &[u8]) -> io::Result<()> {
         if self.segs.is_empty() {
             for i in 0..2 {
-                let p = self.path.with_extension(format!("tail{i}"));
+                // Beside the file and under its whole name: output.raw and output.log have tails of their own.
+                let name = self
+                    .path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                let p = self.path.with_file_name(format!("{name}.tail{i}"));
                 let f = OpenOptions::new()
                     .write(true)
                     .read(true)
@@ -230,6 +237,32 @@ mod tests {
             std::fs::read_dir(d.path()).unwrap().count(),
             1,
             "segments are removed"
+        );
+    }
+
+    #[test]
+    fn two_files_of_one_stem_keep_their_own_tails() {
+        let d = tempfile::tempdir().unwrap();
+        let mut a = CappedFile::create(&d.path().join("output.raw"), 400).unwrap();
+        let mut b = CappedFile::create(&d.path().join("output.log"), 400).unwrap();
+        for _ in 0..500 {
+            a.write(b"aaaa\n");
+            b.write(b"bbbb\n");
+        }
+        a.finish();
+        b.finish();
+        let read = |n: &str| {
+            std::fs::read_to_string(d.path().join(n))
+                .unwrap()
+                .replace(" by", "")
+        };
+        let strip = |t: String| {
+            t.lines()
+                .filter(|l| !l.starts_with("---"))
+                .collect::<String>()
+        };
+        assert!(
+            !strip(read("output.raw")).contains('b') && !strip(read("output.log")).contains('a')
         );
     }
 

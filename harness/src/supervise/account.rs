@@ -23,6 +23,9 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub(super) fn settle(mut a: Attempt<'_>) -> AttemptOutcome {
     let over_ns = clock::mono_ns();
     a.watch.look(over_ns);
+    a.events_stop.set();
+    let losses = a.events.take().map(|e| e.join().map_or(1, |e| e.losses));
+    a.take_cores(); // crashes of which the kernel's word came late
     let rough = a.was_rough();
     let settle = match (rough, a.root.exists("/dev/kfd")) {
         (false, _) => SETTLE_CLEAN_NS,
@@ -34,8 +37,6 @@ pub(super) fn settle(mut a: Attempt<'_>) -> AttemptOutcome {
     let end_ns = a.leader_end.map_or(over_ns, |(_, at)| at.min(over_ns));
     a.oom_kills = a.cgroup.oom_kills(); // the guardian removes the groups when it goes
     dismiss_guardian(&mut a);
-    a.events_stop.set();
-    let losses = a.events.take().map(|e| e.join().map_or(1, |e| e.losses));
     let captured = join_within(&mut a);
     let kernel_log =
         match std::mem::replace(&mut a.kernel, std::thread::spawn(KernelLogInfo::default)).join() {
@@ -131,8 +132,9 @@ fn outcome(
         }
     }
     let mut leaks = a.leaks;
+    let by_itself = a.killed_by.is_none(); // ended by us, the rest was to go
     for d in hung_up(&descendants, end_ns.saturating_sub(a.start_ns)) {
-        if !leaks.iter().any(|l| l.pid == d.pid) {
+        if by_itself && !leaks.iter().any(|l| l.pid == d.pid) {
             leaks.push(Leak {
                 pid: d.pid,
                 comm: d.comm.clone().unwrap_or_default(),

@@ -346,7 +346,12 @@ impl<'a> Attempt<'a> {
             self.ask(control);
             self.advance();
         }
-        // What was said before the end is heard.
+        // The last bytes are read, and what was said before the end is heard.
+        self.capture_stop.set();
+        let until = std::time::Instant::now() + Duration::from_secs(2);
+        while !self.capture.is_finished() && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         while let Ok(n) = self.news.try_recv() {
             self.hear(n, control);
         }
@@ -436,7 +441,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn take_cores(&mut self) {
+    pub fn take_cores(&mut self) {
         let crashes = self
             .tree
             .lock()
