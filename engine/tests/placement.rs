@@ -1,5 +1,7 @@
 //! Experts paged from disk, or run on the CPU beside a device, give the tokens that experts in memory give.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 
 use clap::Parser;

@@ -41,7 +41,7 @@ pub struct Moe {
 #[derive(Debug)]
 pub enum Ffn {
     /// Dense.
-    Dense(Swiglu),
+    Dense(Box<Swiglu>),
     /// Experts.
     Moe(Box<Moe>),
 }
@@ -265,7 +265,7 @@ impl Binder<'_> {
         };
         let ffn = match &c.moe {
             Some(_) if i >= c.dense_layers => Ffn::Moe(Box::new(self.moe(i)?)),
-            _ => Ffn::Dense(self.swiglu(i, "", c.dense_ff)?),
+            _ => Ffn::Dense(Box::new(self.swiglu(i, "", c.dense_ff)?)),
         };
         Ok(Layer {
             attn_norm: self.vector(&block(i, "attn_norm"), c.hidden)?,
