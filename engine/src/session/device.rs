@@ -46,11 +46,6 @@ pub(super) fn open(
             return Ok(cpu(reasons.join("; ")));
         }
     };
-    if knobs.cpu_moe {
-        return Err(EngineError::Usage(format!(
-            "VT_CPU_MOE=1 with --device {kind}: experts on the CPU beside a GPU are not in this build"
-        )));
-    }
     let gpu = Gpu::open(kind, knobs, kernels)
         .map_err(|e| EngineError::Usage(format!("--device {kind}: {e}")))?;
     Ok(opened(gpu, &format!("asked for by --device {kind}")))
