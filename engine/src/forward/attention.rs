@@ -279,3 +279,56 @@ impl Forward {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use legwork_kernels::device::MemoryFacts;
+    use legwork_kernels::knobs::Knobs;
+    use legwork_kernels::registry::{Provider, TierChoice};
+
+    use super::*;
+
+    const DEVICE: DeviceKind = DeviceKind::Rocm;
+
+    /// A device with the split operations, and the fused one where asked; the reference tier reaches it where asked.
+    fn registry(fused_knob: bool, fused_native: bool, host_addressable: bool) -> Registry {
+        let knobs = Knobs {
+            fused_norm_rope: fused_knob,
+            ..Knobs::default()
+        };
+        let mut r = Registry::new(knobs, TierChoice::Auto);
+        r.set_memory(
+            DEVICE,
+            MemoryFacts {
+                host_addressable,
+                reason: "as the test says".to_owned(),
+            },
+        );
+        r.add(
+            DEVICE,
+            Provider::<RmsNorm>::native("vt-native", |_, _| Ok(())),
+        );
+        r.add(DEVICE, Provider::<Rope>::native("vt-native", |_, _| Ok(())));
+        r.add(
+            DEVICE,
+            Provider::<ConcatAndCacheMla>::native("vt-native", |_, _| Ok(())),
+        );
+        if fused_native {
+            r.add(
+                DEVICE,
+                Provider::<FusedNormRope>::native("vt-native", |_, _| Ok(())),
+            );
+        }
+        r
+    }
+
+    #[test]
+    fn the_fused_operation_is_taken_only_where_it_is_native_and_not_switched_off() {
+        for host in [false, true] {
+            assert!(fused_norm_rope(&registry(true, true, host), DEVICE));
+            assert!(!fused_norm_rope(&registry(false, true, host), DEVICE));
+            // A device without the fused operation takes the split ones, never a reference-tier hit in their place.
+            assert!(!fused_norm_rope(&registry(true, false, host), DEVICE));
+        }
+    }
+}
