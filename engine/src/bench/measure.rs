@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::forward::{Row, Step, Wanted};
-use crate::model::{Config, Weights};
+use crate::model::{Config, OUTPUT};
 use crate::session::{EngineError, Session};
 
 /// One test: a prompt of `n_prompt` tokens, or `n_gen` tokens one at a time, after `depth` tokens of context.
@@ -61,7 +61,7 @@ impl Test {
 pub fn run(session: &mut Session, test: Test, repeats: usize) -> Result<Vec<f64>, EngineError> {
     let mut tokens = Tokens::new(session.forward.config().vocab);
     for s in 0..test.batch {
-        feed(session, &tokens.take(test.depth), 0, s)?;
+        session.prefill(&tokens.take(test.depth), 0, s)?;
     }
     let mut samples = Vec::with_capacity(repeats);
     for i in 0..=repeats {
@@ -70,7 +70,7 @@ pub fn run(session: &mut Session, test: Test, repeats: usize) -> Result<Vec<f64>
         let started = Instant::now();
         if test.n_prompt > 0 {
             for s in 0..test.batch {
-                feed(session, &prompt, test.depth, s)?;
+                session.prefill(&prompt, test.depth, s)?;
             }
         }
         for (g, ids) in generated.iter().enumerate() {
@@ -99,42 +99,6 @@ pub fn run(session: &mut Session, test: Test, repeats: usize) -> Result<Vec<f64>
         }
     }
     Ok(samples)
-}
-
-/// Sends tokens through the model from `first`; the last token's logits are computed, as a server would.
-fn feed(
-    session: &mut Session,
-    ids: &[u32],
-    first: usize,
-    sequence: usize,
-) -> Result<(), EngineError> {
-    let chunk = session.forward.max_rows();
-    let chunks = ids.len().div_ceil(chunk);
-    for (c, part) in ids.chunks(chunk).enumerate() {
-        let rows: Vec<Row> = part
-            .iter()
-            .enumerate()
-            .map(|(i, t)| Row {
-                token: *t,
-                position: (first + c * chunk + i) as u32,
-                sequence: sequence as u32,
-            })
-            .collect();
-        let wanted = if c + 1 == chunks {
-            Wanted::Last
-        } else {
-            Wanted::None
-        };
-        session.forward.step(
-            &Step {
-                rows: &rows,
-                wanted,
-            },
-            None,
-            &mut |_, _| (),
-        )?;
-    }
-    Ok(())
 }
 
 /// Token ids without a pattern that a model or a cache could use: a 64-bit LCG (Knuth's MMIX constants), the high bits.
@@ -168,23 +132,11 @@ impl Tokens {
 #[must_use]
 pub fn bytes_per_token(session: &Session) -> f64 {
     let config: &Config = session.forward.config();
-    let chosen = config
-        .moe
-        .as_ref()
-        .map_or(0.0, |m| m.used as f64 / m.experts as f64);
-    let tied = session.gguf.tensor("output.weight").is_none();
+    let tied = session.gguf.tensor(OUTPUT).is_none();
     session
         .gguf
         .tensors()
         .iter()
-        .filter(|t| Weights::used(config, &t.name))
-        .map(|t| {
-            let part = match &*t.name {
-                "token_embd.weight" if !tied => 1.0 / config.vocab.max(1) as f64,
-                name if name.contains("_exps.") => chosen,
-                _ => 1.0,
-            };
-            t.bytes as f64 * part
-        })
+        .map(|t| t.bytes as f64 * config.read_per_token(&t.name, tied))
         .sum()
 }

@@ -9,7 +9,7 @@ use legwork_kernels::tensor::DType;
 
 use crate::builtin::resolve_model;
 use crate::gguf::{Gguf, Value};
-use crate::model::{Config, Weights};
+use crate::model::{Config, OUTPUT, Weights, is_routed_expert};
 use crate::session::EngineError;
 
 const MIB: f64 = (1u64 << 20) as f64;
@@ -120,56 +120,43 @@ fn mix(gguf: &Gguf) {
     }
 }
 
-/// Which part of a model a tensor belongs to, and which fraction of it a decoded token reads.
-fn group(name: &str, config: &Config) -> (&'static str, f64) {
+/// Which part of a model a tensor belongs to.
+fn group(name: &str, config: &Config) -> &'static str {
     if !Weights::used(config, name) {
-        return (
-            "not used (MTP blocks, copies in shared-indexer layers)",
-            0.0,
-        );
+        return "not used (MTP blocks, copies in shared-indexer layers)";
     }
-    let used = config
-        .moe
-        .as_ref()
-        .map_or(0.0, |m| m.used as f64 / m.experts as f64);
     if name == "token_embd.weight" {
-        return ("token embedding", 1.0 / config.vocab.max(1) as f64);
+        return "token embedding";
     }
     if name.starts_with("output") {
-        return ("head", 1.0);
+        return "head";
     }
-    if name.contains("_exps.") {
-        return ("routed experts", used);
+    if is_routed_expert(name) {
+        return "routed experts";
     }
     if name.contains("_shexp.") {
-        return ("shared experts", 1.0);
+        return "shared experts";
     }
     if name.contains("indexer.") {
-        return ("indexer", 1.0);
+        return "indexer";
     }
     if name.contains("ffn_gate_inp") || name.contains("exp_probs_b") {
-        return ("router", 1.0);
+        return "router";
     }
     if name.contains("attn_") {
-        ("attention", 1.0)
+        "attention"
     } else {
-        ("dense FFN and norms", 1.0)
+        "dense FFN and norms"
     }
 }
 
 fn groups(gguf: &Gguf, config: &Config) {
     let mut groups: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
+    let tied = gguf.tensor(OUTPUT).is_none();
     for t in gguf.tensors() {
-        let (name, fraction) = group(&t.name, config);
-        // A tied head is read whole for every token.
-        let tied = if &*t.name == "token_embd.weight" && gguf.tensor("output.weight").is_none() {
-            1.0
-        } else {
-            0.0
-        };
-        let entry = groups.entry(name).or_default();
+        let entry = groups.entry(group(&t.name, config)).or_default();
         entry.0 += t.bytes;
-        entry.1 += t.bytes as f64 * (fraction + tied);
+        entry.1 += t.bytes as f64 * config.read_per_token(&t.name, tied);
     }
     println!("\ngroups {:>49} {:>22}", "size", "read per decoded token");
     for (name, (bytes, read)) in &groups {

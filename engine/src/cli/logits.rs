@@ -48,15 +48,7 @@ pub(super) fn run(a: &LogitsArgs, events: &Arc<Events>) -> Result<(), EngineErro
     let (mut probe, mut argmax, mut last) = (Probe::default(), Vec::new(), Vec::new());
     let (mut nll, mut failed) = (0.0f64, None);
     for (c, part) in ids.chunks(chunk).enumerate() {
-        let rows: Vec<Row> = part
-            .iter()
-            .enumerate()
-            .map(|(i, t)| Row {
-                token: *t,
-                position: (c * chunk + i) as u32,
-                sequence: 0,
-            })
-            .collect();
+        let rows = Row::run(part, c * chunk, 0);
         session.forward.step(
             &Step {
                 rows: &rows,

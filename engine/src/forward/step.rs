@@ -11,6 +11,22 @@ pub struct Row {
     pub sequence: u32,
 }
 
+impl Row {
+    /// Consecutive tokens of a sequence, the first of them at position `first`.
+    #[must_use]
+    pub fn run(tokens: &[u32], first: usize, sequence: usize) -> Vec<Row> {
+        tokens
+            .iter()
+            .zip(first..)
+            .map(|(token, position)| Row {
+                token: *token,
+                position: position as u32,
+                sequence: sequence as u32,
+            })
+            .collect()
+    }
+}
+
 /// Which rows' logits are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {

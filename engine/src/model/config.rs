@@ -2,8 +2,9 @@
 
 use legwork_kernels::ops::{Gating, RopeStyle, RopeTable};
 
-use super::ModelError;
+use super::names::TOKEN_EMBD;
 use super::rope::{self, Yarn};
+use super::{ModelError, Weights, is_routed_expert};
 use crate::gguf::Gguf;
 
 /// Architectures that share the forward.
@@ -124,6 +125,25 @@ impl Config {
             .as_ref()
             .map_or(0, |i| i.dim * i.full.iter().filter(|f| **f).count());
         self.layers * self.cache_width() + index
+    }
+
+    /// Which fraction of a tensor a decoded token reads: experts that are not chosen and tensors of no layer that runs stay
+    /// unread, of the embedding one row is read. `tied`: the embedding is the head too, and read whole.
+    #[must_use]
+    pub fn read_per_token(&self, name: &str, tied: bool) -> f64 {
+        if !Weights::used(self, name) {
+            return 0.0;
+        }
+        if name == TOKEN_EMBD {
+            return f64::from(u8::from(tied)) + 1.0 / self.vocab.max(1) as f64;
+        }
+        if is_routed_expert(name) {
+            return self
+                .moe
+                .as_ref()
+                .map_or(0.0, |m| m.used as f64 / m.experts as f64);
+        }
+        1.0
     }
 
     /// Reads the hyperparameters.

@@ -15,5 +15,6 @@ mod weights;
 
 pub use config::{Arch, Config, IndexerConfig, MoeConfig};
 pub use error::ModelError;
+pub use names::OUTPUT;
 pub use store::{WeightStore, WithoutExperts, is_routed_expert};
 pub use weights::{Ffn, Indexer, Layer, Moe, Swiglu, Weights};

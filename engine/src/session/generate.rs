@@ -130,7 +130,7 @@ impl Session {
         }
         let mut prefill_secs = 0.0;
         for (s, sequence) in live.iter_mut().enumerate() {
-            let logits = self.prefill(&request.prompt, s)?;
+            let logits = self.prefill(&request.prompt, 0, s)?;
             prefill_secs = started.elapsed().as_secs_f64();
             sequence.first = prefill_secs;
             self.events.send(&Event::FirstToken {
@@ -210,23 +210,20 @@ impl Session {
         Ok(completions)
     }
 
-    /// Sends a prompt through the model in chunks and returns the last token's logits.
+    /// Sends tokens through the model in chunks, the first of them at position `first`, and returns the last one's logits.
     ///
     /// # Errors
     /// As [`crate::forward::Forward::step`].
-    pub fn prefill(&mut self, prompt: &[u32], sequence: usize) -> Result<Vec<f32>, EngineError> {
+    pub fn prefill(
+        &mut self,
+        prompt: &[u32],
+        first: usize,
+        sequence: usize,
+    ) -> Result<Vec<f32>, EngineError> {
         let mut last = Vec::new();
         let chunk = self.forward.max_rows();
         for (c, part) in prompt.chunks(chunk).enumerate() {
-            let rows: Vec<Row> = part
-                .iter()
-                .enumerate()
-                .map(|(i, t)| Row {
-                    token: *t,
-                    position: (c * chunk + i) as u32,
-                    sequence: sequence as u32,
-                })
-                .collect();
+            let rows = Row::run(part, first + c * chunk, sequence);
             let done = c * chunk + part.len() == prompt.len();
             let wanted = if done { Wanted::Last } else { Wanted::None };
             self.forward.step(

@@ -85,7 +85,7 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-/// Memory that can be had without swapping, in bytes: `MemAvailable`, or less where the control group allows less.
+/// Memory that can be had without swapping, in bytes: `MemAvailable`.
 #[must_use]
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
