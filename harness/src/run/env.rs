@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::board::hygiene::covers;
+
 /// Inherited variables with these prefixes are refused unless they are declared or allowed.
 pub use crate::board::hygiene::STEERING as HYGIENE_PREFIXES;
 
@@ -39,9 +41,7 @@ pub enum EnvError {
 }
 
 fn allowed(name: &str, allow: &[String]) -> bool {
-    allow
-        .iter()
-        .any(|a| a == name || (a.ends_with('_') && name.starts_with(a.as_str())))
+    allow.iter().any(|a| covers(a, name))
 }
 
 fn sensitive(name: &str) -> bool {
