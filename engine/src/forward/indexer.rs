@@ -17,7 +17,7 @@ impl Forward {
         let Some(x) = self.config.indexer.clone() else {
             return Ok(false);
         };
-        let sparse = step.rows.iter().any(|r| r.position as usize >= x.top_k);
+        let sparse = step.sparse(&self.config);
         if self.weights.layers[i].indexer.is_none() {
             return Ok(sparse);
         }

@@ -1,5 +1,7 @@
 //! What a step is given and what it gives back.
 
+use crate::model::Config;
+
 /// One token of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
@@ -45,6 +47,14 @@ pub struct Step<'a> {
     pub rows: &'a [Row],
     /// Which logits are wanted.
     pub wanted: Wanted,
+}
+
+impl Step<'_> {
+    /// Whether some row has more keys than are selected.
+    pub(super) fn sparse(&self, config: &Config) -> bool {
+        let mut rows = self.rows.iter();
+        rows.any(|r| config.sparse_at(r.position as usize))
+    }
 }
 
 /// What to look at while a step runs; filled when given.

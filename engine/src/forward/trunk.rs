@@ -221,9 +221,21 @@ impl Forward {
             *p = Probe::default();
             p.hidden.push(last_row(&ws.x, rows, c.hidden)?);
         }
-        for layer in 0..c.layers {
-            self.attention(layer, step, probe.as_deref_mut())?;
-            self.ffn(layer, rows)?;
+        // Rows that nobody asks about end with their keys in the last layer's cache.
+        let wanted = match step.wanted {
+            Wanted::All => 0..rows,
+            Wanted::None if probe.is_none() => rows..rows,
+            Wanted::None | Wanted::Last => rows - 1..rows,
+        };
+        let layers = c.layers;
+        for layer in 0..layers {
+            let on = if layer + 1 == layers {
+                wanted.clone()
+            } else {
+                0..rows
+            };
+            self.attention(layer, step, !on.is_empty(), probe.as_deref_mut())?;
+            self.ffn(layer, on)?;
             if let Some(p) = probe.as_deref_mut() {
                 p.hidden
                     .push(last_row(&self.ws.x, rows, self.config.hidden)?);
@@ -231,8 +243,7 @@ impl Forward {
         }
         match step.wanted {
             Wanted::None => Ok(()),
-            Wanted::Last => self.head(rows - 1..rows, sink),
-            Wanted::All => self.head(0..rows, sink),
+            Wanted::Last | Wanted::All => self.head(wanted, sink),
         }
     }
 
