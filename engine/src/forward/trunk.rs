@@ -141,6 +141,12 @@ impl Forward {
         })
     }
 
+    /// Bytes of activations that each row of a step needs.
+    #[must_use]
+    pub fn bytes_per_row(config: &Config) -> usize {
+        Workspace::bytes_per_row(config)
+    }
+
     /// Takes routed experts from a stream instead of memory.
     pub fn stream_experts(&mut self, stream: ExpertStream) {
         self.stream = Some(stream);
