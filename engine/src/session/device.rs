@@ -61,8 +61,12 @@ fn cpu(reason: String) -> Opened {
 
 fn opened(gpu: Gpu, why: &str) -> Opened {
     let facts = gpu.driver().facts();
+    let graphs = match gpu.graphs() {
+        Ok(why) => format!("graphs on ({why})"),
+        Err(why) => format!("graphs off ({why})"),
+    };
     let reason = format!(
-        "{why}: {} ({}), allocator {} ({}), {}",
+        "{why}: {} ({}), allocator {} ({}), {}, {graphs}",
         facts.name, facts.target, facts.allocator.call, facts.allocator.reason, facts.runtime
     );
     let domain = gpu.domain();

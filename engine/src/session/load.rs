@@ -230,6 +230,10 @@ impl Session {
         if let Some(stats) = self.forward.stream_stats() {
             eprintln!("{stats}");
         }
+        let graphs = self.forward.graph_stats();
+        if graphs.recorded > 0 || graphs.refused.is_some() {
+            eprintln!("{graphs}");
+        }
         eprintln!("reference-tier hits: {hits}");
         self.events.send(&Event::ReferenceTierHits { hits });
     }
