@@ -222,12 +222,13 @@ fn recordings_survive_a_longer_step_in_between() {
         return;
     };
     let mut best = Vec::new();
-    for i in 0..3 {
+    // The first token of all takes the other form of attention, so it has a shape of its own.
+    for i in 0..4 {
         best.extend(step(&mut f, &c.ids[i..=i], i));
     }
     assert_eq!(f.graph_stats().replayed, 2);
     step(&mut f, &case("long").ids[..24], 16);
-    for i in 3..c.ids.len() {
+    for i in 4..c.ids.len() {
         best.extend(step(&mut f, &c.ids[i..=i], i));
     }
     assert_eq!(best, c.argmax);
