@@ -128,15 +128,17 @@ impl Tokens {
     }
 }
 
-/// Bytes of weights that one decoded token reads: everything but the embedding and the experts that are not chosen.
+/// Bytes of weights that one token decoded at `depth` reads: everything but the embedding, the experts that are not chosen,
+/// and in dense steps the indexer's queries.
 #[must_use]
-pub fn bytes_per_token(session: &Session) -> f64 {
+pub fn bytes_per_token(session: &Session, depth: usize) -> f64 {
     let config: &Config = session.forward.config();
     let tied = session.gguf.tensor(OUTPUT).is_none();
+    let sparse = config.sparse_at(depth);
     session
         .gguf
         .tensors()
         .iter()
-        .map(|t| t.bytes as f64 * config.read_per_token(&t.name, tied))
+        .map(|t| t.bytes as f64 * config.read_per_token(&t.name, tied, sparse))
         .sum()
 }

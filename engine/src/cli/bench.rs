@@ -143,7 +143,7 @@ fn to_json(
     let (Some(t), Some(s)) = (Summary::of(&o.secs), Summary::of(&o.speed)) else {
         return Value::Null;
     };
-    let decode = (o.test.n_gen > 0).then(|| bench::bytes_per_token(session));
+    let decode = (o.test.n_gen > 0).then(|| bench::bytes_per_token(session, o.test.depth));
     json!({
         "engine": "legwork",
         "engine_version": env!("CARGO_PKG_VERSION"),
@@ -186,7 +186,9 @@ fn table(session: &Session, outcomes: &[Outcome], peak: Option<u64>, bandwidth: 
         let fraction = if o.test.n_gen > 0 {
             format!(
                 "{:.0} %",
-                bench::bytes_per_token(session) * s.median / o.test.batch as f64 / bandwidth
+                bench::bytes_per_token(session, o.test.depth) * s.median
+                    / o.test.batch as f64
+                    / bandwidth
                     * 100.0
             )
         } else {
@@ -203,11 +205,12 @@ fn table(session: &Session, outcomes: &[Outcome], peak: Option<u64>, bandwidth: 
             s.spread_pct()
         );
     }
+    let depth = outcomes.iter().map(|o| o.test.depth).max().unwrap_or(0);
     println!(
         "\n{}, {:.3} GiB of weights, {:.3} MiB read per decoded token, {} threads, device {}, peak RSS {}, memory reads {:.1} GB/s",
         session.gguf.name(),
         session.weights_bytes as f64 / GIB,
-        bench::bytes_per_token(session) / (1u64 << 20) as f64,
+        bench::bytes_per_token(session, depth) / (1u64 << 20) as f64,
         session.threads,
         session.forward.device(),
         peak.map_or("–".to_owned(), |b| format!("{:.3} GiB", b as f64 / GIB)),

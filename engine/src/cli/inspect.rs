@@ -156,9 +156,9 @@ fn groups(gguf: &Gguf, config: &Config) {
     for t in gguf.tensors() {
         let entry = groups.entry(group(&t.name, config)).or_default();
         entry.0 += t.bytes;
-        entry.1 += t.bytes as f64 * config.read_per_token(&t.name, tied);
+        entry.1 += t.bytes as f64 * config.read_per_token(&t.name, tied, true);
     }
-    println!("\ngroups {:>49} {:>22}", "size", "read per decoded token");
+    println!("\ngroups {:>49} {:>22}", "size", "read per sparse token");
     for (name, (bytes, read)) in &groups {
         println!(
             "  {name:<36} {:>12.2} MiB {:>18.3} MiB",

@@ -29,15 +29,16 @@ pub(super) fn fused_norm_rope(registry: &Registry, device: DeviceKind) -> bool {
 }
 
 impl Forward {
-    /// `x += W_o attention(norm(x))` for layer `i`.
+    /// `x += W_o attention(norm(x))` for layer `i`; with `on` false only the keys go into the cache.
     pub(super) fn attention(
         &mut self,
         i: usize,
         shape: &Shape,
+        on: bool,
         probe: Option<&mut Probe>,
     ) -> Result<(), ModelError> {
         let rows = shape.rows;
-        self.project(i, rows)?;
+        self.project(i, rows, shape.sparse)?;
         self.select(i, shape)?;
         if let Some(p) = probe {
             p.selected.push(if shape.sparse {
@@ -46,6 +47,9 @@ impl Forward {
                 None
             });
         }
+        if !on {
+            return Ok(());
+        }
         self.attend(i, shape)?;
         let (w, ws) = (&self.weights.layers[i], &mut self.ws);
         self.runner
@@ -53,8 +57,8 @@ impl Forward {
         Ok(())
     }
 
-    /// Queries, and this step's rows of the latent cache.
-    fn project(&mut self, i: usize, rows: usize) -> Result<(), ModelError> {
+    /// Queries, and this step's rows of the latent cache. A dense step selects nothing, so the indexer only makes keys.
+    fn project(&mut self, i: usize, rows: usize, sparse: bool) -> Result<(), ModelError> {
         let (c, w, ws) = (&self.config, &self.weights.layers[i], &mut self.ws);
         self.runner.run::<RmsNorm>(RmsNormArgs {
             x: ws.x.at(0),
@@ -90,11 +94,13 @@ impl Forward {
                 out: ws.ik.at_mut(0),
                 accumulate: false,
             });
-            parts.push(MatPart {
-                weight: &x.proj,
-                out: ws.iw.at_mut(0),
-                accumulate: false,
-            });
+            if sparse {
+                parts.push(MatPart {
+                    weight: &x.proj,
+                    out: ws.iw.at_mut(0),
+                    accumulate: false,
+                });
+            }
         }
         self.runner.run::<MatmulQuant>(MatmulArgs {
             x: ws.h.at(0),
@@ -114,7 +120,7 @@ impl Forward {
                 out: ws.q.at_mut(0),
                 accumulate: false,
             }];
-            if let Some(x) = &w.indexer {
+            if let Some(x) = w.indexer.as_ref().filter(|_| sparse) {
                 parts.push(MatPart {
                     weight: &x.q_b,
                     out: ws.iq.at_mut(0),
@@ -253,11 +259,7 @@ impl Forward {
             .map(|r| r.sequence as usize * tokens + r.position as usize + 1)
             .max()
             .unwrap_or(0);
-        let sparse = self
-            .config
-            .indexer
-            .as_ref()
-            .is_some_and(|x| step.rows.iter().any(|r| r.position as usize >= x.top_k));
+        let sparse = step.sparse(&self.config);
         Shape {
             rows: step.rows.len(),
             wanted: step.wanted,

@@ -1,5 +1,7 @@
 //! The second half of a layer: dense feed-forward network, or router and experts.
 
+use std::ops::Range;
+
 use legwork_kernels::device::DeviceKind;
 use legwork_kernels::ops::{
     Add, AddArgs, MatPart, MatmulArgs, MatmulQuant, MoeExperts, MoeExpertsArgs, MoeRoute,
@@ -14,11 +16,15 @@ use super::workspace::Workspace;
 use crate::model::{Ffn, ModelError, Swiglu};
 
 impl Forward {
-    /// `x += ffn(norm(x))` for layer `i`.
-    pub(super) fn ffn(&mut self, i: usize, rows: usize) -> Result<(), ModelError> {
+    /// `x += ffn(norm(x))` for layer `i`, for some rows of `x`.
+    pub(super) fn ffn(&mut self, i: usize, wanted: Range<usize>) -> Result<(), ModelError> {
         let (c, w, ws) = (&self.config, &self.weights.layers[i], &mut self.ws);
+        let (rows, x) = (wanted.len(), wanted.start * c.hidden);
+        if rows == 0 {
+            return Ok(());
+        }
         self.runner.run::<RmsNorm>(RmsNormArgs {
-            x: ws.x.at(0),
+            x: ws.x.at(x),
             x_stride: c.hidden,
             weight: w.ffn_norm.at(0),
             out: ws.h.at_mut(0),
@@ -27,7 +33,7 @@ impl Forward {
             eps: c.rms_eps,
         })?;
         let moe = match &w.ffn {
-            Ffn::Dense(net) => return swiglu(&mut self.runner, ws, net, rows),
+            Ffn::Dense(net) => return swiglu(&mut self.runner, ws, net, rows, x),
             Ffn::Moe(moe) => moe,
         };
         let Some(m) = &c.moe else { return Ok(()) };
@@ -49,7 +55,7 @@ impl Forward {
         })?;
         let away = self.host_experts.as_ref().is_some_and(|h| h.layers[i]);
         if away || self.stream.is_some() {
-            self.experts_on_host(i, rows)?;
+            self.experts_on_host(i, rows, x)?;
         } else {
             let args = MoeExpertsArgs {
                 x: ws.h.at(0),
@@ -58,7 +64,7 @@ impl Forward {
                 gate: &moe.gate,
                 up: moe.up.as_ref(),
                 down: &moe.down,
-                out: ws.x.at_mut(0),
+                out: ws.x.at_mut(x),
                 rows,
                 dim: c.hidden,
                 ff: m.ff,
@@ -69,7 +75,7 @@ impl Forward {
         let (w, ws) = (&self.weights.layers[i], &mut self.ws);
         let Ffn::Moe(moe) = &w.ffn else { return Ok(()) };
         match &moe.shared {
-            Some(shared) => swiglu(&mut self.runner, ws, shared, rows),
+            Some(shared) => swiglu(&mut self.runner, ws, shared, rows, x),
             None => Ok(()),
         }
     }
@@ -77,8 +83,8 @@ impl Forward {
 
 impl Forward {
     /// Runs a layer's routed experts on the CPU, from weights in memory or from the stream, and adds what they give to `x`
-    /// wherever that is.
-    fn experts_on_host(&mut self, i: usize, rows: usize) -> Result<(), ModelError> {
+    /// wherever that is, from element `x` on.
+    fn experts_on_host(&mut self, i: usize, rows: usize, x: usize) -> Result<(), ModelError> {
         let (c, ws) = (&self.config, &mut self.ws);
         let (Ffn::Moe(moe), Some(m)) = (&self.weights.layers[i].ffn, &c.moe) else {
             return Ok(());
@@ -128,7 +134,7 @@ impl Forward {
         let n = rows * c.hidden;
         if self.runner.device.kind == DeviceKind::Cpu {
             self.runner.run::<Add>(AddArgs {
-                x: ws.x.at_mut(0),
+                x: ws.x.at_mut(x),
                 y: y.at(0),
                 n,
             })?;
@@ -141,7 +147,7 @@ impl Forward {
         y.read_f32(0, &mut values).map_err(copy)?;
         away.sum.write_f32(0, &values).map_err(copy)?;
         self.runner.run::<Add>(AddArgs {
-            x: ws.x.at_mut(0),
+            x: ws.x.at_mut(x),
             y: away.sum.at(0),
             n,
         })?;
@@ -149,12 +155,13 @@ impl Forward {
     }
 }
 
-/// `x += down(silu(gate h) * up h)`.
+/// `x += down(silu(gate h) * up h)`, where `x` are the rows from element `x` of the residual stream on.
 fn swiglu(
     runner: &mut Runner,
     ws: &mut Workspace,
     net: &Swiglu,
     rows: usize,
+    x: usize,
 ) -> Result<(), ModelError> {
     let parts = vec![
         MatPart {
@@ -179,6 +186,14 @@ fn swiglu(
         up: ws.up.at(0),
         n,
     })?;
-    runner.matmul(&net.down, &ws.gate, &mut ws.x, rows, true)?;
+    runner.run::<MatmulQuant>(MatmulArgs {
+        x: ws.gate.at(0),
+        rows,
+        parts: vec![MatPart {
+            weight: &net.down,
+            out: ws.x.at_mut(x),
+            accumulate: true,
+        }],
+    })?;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What a step is given and what it gives back.
 
 use super::AttentionForm;
+use crate::model::Config;
 
 /// One token of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +50,19 @@ pub struct Step<'a> {
     pub wanted: Wanted,
 }
 
+impl Step<'_> {
+    /// Whether some row has more keys than are selected.
+    pub(super) fn sparse(&self, config: &Config) -> bool {
+        let mut rows = self.rows.iter();
+        rows.any(|r| config.sparse_at(r.position as usize))
+    }
+}
+
 impl Wanted {
     /// The wanted ones of `rows` rows.
     pub(super) fn of(self, rows: usize) -> std::ops::Range<usize> {
         match self {
-            Wanted::None => 0..0,
+            Wanted::None => rows..rows,
             Wanted::Last => rows.saturating_sub(1)..rows,
             Wanted::All => 0..rows,
         }

@@ -153,6 +153,12 @@ impl Forward {
         })
     }
 
+    /// Bytes of activations that each row of a step needs.
+    #[must_use]
+    pub fn bytes_per_row(config: &Config) -> usize {
+        Workspace::bytes_per_row(config)
+    }
+
     /// Takes routed experts from a stream instead of memory.
     pub fn stream_experts(&mut self, stream: ExpertStream) {
         self.stream = Some(stream);
@@ -258,15 +264,26 @@ impl Forward {
             *p = Probe::default();
             p.hidden.push(last_row(&ws.x, rows, c.hidden)?);
         }
-        for layer in 0..c.layers {
-            self.attention(layer, shape, probe.as_deref_mut())?;
-            self.ffn(layer, rows)?;
+        // Rows that nobody asks about end with their keys in the last layer's cache.
+        let wanted = shape.wanted.of(rows);
+        let seen = if probe.is_some() && wanted.is_empty() {
+            rows - 1..rows
+        } else {
+            wanted.clone()
+        };
+        for layer in 0..self.config.layers {
+            let on = if layer + 1 == self.config.layers {
+                seen.clone()
+            } else {
+                0..rows
+            };
+            self.attention(layer, shape, !on.is_empty(), probe.as_deref_mut())?;
+            self.ffn(layer, on)?;
             if let Some(p) = probe.as_deref_mut() {
                 p.hidden
                     .push(last_row(&self.ws.x, rows, self.config.hidden)?);
             }
         }
-        let wanted = shape.wanted.of(rows);
         match self.ws.logit_rows.min(wanted.len()) {
             0 => Ok(()),
             n => self.head(wanted.start, n),

@@ -84,6 +84,28 @@ const SCORE_BYTES: usize = 16 << 20;
 const LOGIT_BYTES: usize = 64 << 20;
 
 impl Workspace {
+    /// Bytes of the row buffers, per row: all but scores, selection and logits.
+    pub fn bytes_per_row(c: &Config) -> usize {
+        let (experts, used, expert_ff) = c
+            .moe
+            .as_ref()
+            .map_or((0, 0, 0), |m| (m.experts, m.used, m.ff * m.shared));
+        let index = c
+            .indexer
+            .as_ref()
+            .map_or(0, |x| (x.heads + 1) * x.dim + x.heads);
+        let floats = 2 * c.hidden
+            + 2 * c.q_lora.unwrap_or(0)
+            + c.heads * (c.head() + c.v_dim)
+            + c.cache_width()
+            + c.kv_lora
+            + 2 * c.dense_ff.max(expert_ff)
+            + experts
+            + 2 * used
+            + index;
+        4 * floats
+    }
+
     pub fn new(
         c: &Config,
         rows: usize,

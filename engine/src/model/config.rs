@@ -2,7 +2,7 @@
 
 use legwork_kernels::ops::{Gating, RopeStyle, RopeTable};
 
-use super::names::TOKEN_EMBD;
+use super::names::{TOKEN_EMBD, is_indexer_query};
 use super::rope::{self, Yarn};
 use super::{ModelError, Weights, is_routed_expert};
 use crate::gguf::Gguf;
@@ -128,10 +128,11 @@ impl Config {
     }
 
     /// Which fraction of a tensor a decoded token reads: experts that are not chosen and tensors of no layer that runs stay
-    /// unread, of the embedding one row is read. `tied`: the embedding is the head too, and read whole.
+    /// unread, of the embedding one row is read. `tied`: the embedding is the head too, and read whole. `sparse`: the token
+    /// has more keys than are selected; else the indexer only makes its key.
     #[must_use]
-    pub fn read_per_token(&self, name: &str, tied: bool) -> f64 {
-        if !Weights::used(self, name) {
+    pub fn read_per_token(&self, name: &str, tied: bool, sparse: bool) -> f64 {
+        if !Weights::used(self, name) || (!sparse && is_indexer_query(name)) {
             return 0.0;
         }
         if name == TOKEN_EMBD {
@@ -144,6 +145,12 @@ impl Config {
                 .map_or(0.0, |m| m.used as f64 / m.experts as f64);
         }
         1.0
+    }
+
+    /// Whether a token at this position attends to selected keys only.
+    #[must_use]
+    pub fn sparse_at(&self, position: usize) -> bool {
+        self.indexer.as_ref().is_some_and(|x| position >= x.top_k)
     }
 
     /// Reads the hyperparameters.

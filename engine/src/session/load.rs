@@ -173,7 +173,10 @@ impl Session {
 
         let mut registry = registry(knobs, options, &events);
         opened.register(&mut registry);
-        let max_rows = options.ubatch.min(tokens).max(sequences);
+        let ubatch = options
+            .ubatch
+            .unwrap_or_else(|| default_ubatch(&config, kind, stats.weights_bytes));
+        let max_rows = ubatch.clamp(1, tokens).max(sequences);
         let stream = expert_cache
             .map(|bytes| ExpertStream::new(Arc::clone(&gguf), &config, &weights, bytes))
             .transpose()?;
@@ -286,4 +289,16 @@ fn registry(knobs: Knobs, options: &ModelOptions, events: &Arc<Events>) -> Regis
 /// Cores that this process may use.
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Prompt tokens per step: 512, halved (to no less than 64) on a CPU while their activations would take more than half of
+/// what the weights take, since memory is what a small model is chosen for.
+fn default_ubatch(config: &Config, kind: DeviceKind, weights_bytes: u64) -> usize {
+    let mut rows = 512;
+    // What the operations themselves need is about as much as their operands.
+    let per_row = 2 * Forward::bytes_per_row(config) as u64;
+    while kind == DeviceKind::Cpu && rows > 64 && rows as u64 * per_row > weights_bytes / 2 {
+        rows /= 2;
+    }
+    rows
 }

@@ -118,9 +118,9 @@ pub struct ModelOptions {
     /// Longest context to serve [default: the model's, reduced to what memory holds]
     #[arg(long, value_name = "TOKENS")]
     pub max_model_len: Option<usize>,
-    /// Most prompt tokens that go through the model at once
-    #[arg(long, value_name = "TOKENS", default_value_t = 512)]
-    pub ubatch: usize,
+    /// Most prompt tokens that go through the model at once [default: 512, fewer where they would outweigh a small model]
+    #[arg(long, value_name = "TOKENS")]
+    pub ubatch: Option<usize>,
     /// How weights are loaded
     #[arg(long, value_enum, default_value_t = LoadModeChoice::Auto)]
     pub load: LoadModeChoice,

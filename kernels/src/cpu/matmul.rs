@@ -248,6 +248,17 @@ fn panels_per_task(panels: usize, threads: usize) -> usize {
 
 /// Write or add.
 pub(super) fn put(to: &mut [f32], from: &[f32], store: Store) {
+    // A whole panel's row is moved by a few instructions, any other by a call.
+    if let (Ok(to), Some(from)) = (
+        <&mut [f32; ROWS]>::try_from(&mut *to),
+        from.first_chunk::<ROWS>(),
+    ) {
+        match store {
+            Store::Write => *to = *from,
+            Store::Add => to.iter_mut().zip(from).for_each(|(to, from)| *to += from),
+        }
+        return;
+    }
     match store {
         Store::Write => to.copy_from_slice(&from[..to.len()]),
         Store::Add => to.iter_mut().zip(from).for_each(|(to, from)| *to += from),

@@ -3,7 +3,7 @@
 use super::{Borrowed, Floats, ensure, index, matrix, named, rounding};
 use crate::blocks::decode;
 use crate::cpu::cachemul::{Strided, WORTH};
-use crate::cpu::matmul::{Job, ROWS, Scratch, products, with_scratch};
+use crate::cpu::matmul::{Job, ROWS, Scratch, products, put, with_scratch};
 use crate::cpu::out::Out;
 use crate::cpu::{ActKind, Element, Isa, Store, elementwise};
 use crate::ops::{Ctx, MlaArgs, Named, OpError, OpId};
@@ -297,7 +297,7 @@ impl Absorbed<'_> {
                     let at = h * self.lora + c;
                     // SAFETY: this row's head is one task's.
                     let to = unsafe { self.mixed.part(r, at..at + cols) };
-                    to.copy_from_slice(&sums[..cols]);
+                    put(to, sums, Store::Write);
                 }
             }
         });
@@ -325,7 +325,7 @@ fn score<'a, T: Element>(
         }
         let sums = s.dots(isa, &tile[..count], width, x, m);
         for (row, sums) in scores.chunks_exact_mut(n).zip(sums) {
-            row[k..k + count].copy_from_slice(&sums[..count]);
+            put(&mut row[k..k + count], sums, Store::Write);
         }
     }
 }
@@ -424,7 +424,7 @@ impl Unabsorbed<'_> {
                 let cols = ROWS.min(self.nope - c);
                 let sums = s.mix(self.isa, row, self.lora, c, latents, n_keys);
                 for (k, sums) in k.0.chunks_exact_mut(head).zip(sums) {
-                    k[c..c + cols].copy_from_slice(&sums[..cols]);
+                    put(&mut k[c..c + cols], sums, Store::Write);
                 }
             }
             for (k, latent) in
@@ -441,7 +441,7 @@ impl Unabsorbed<'_> {
                 }
                 let sums = s.dots(self.isa, &rows[..cols], self.lora, latents, n_keys);
                 for (v, sums) in v.0.chunks_exact_mut(self.v_dim).zip(sums) {
-                    v[c..c + cols].copy_from_slice(&sums[..cols]);
+                    put(&mut v[c..c + cols], sums, Store::Write);
                 }
             }
         });
@@ -518,7 +518,7 @@ impl Unabsorbed<'_> {
                     let at = h * self.v_dim + c;
                     // SAFETY: this row's head is one task's.
                     let to = unsafe { self.out.part(from + i, at..at + cols) };
-                    to.copy_from_slice(&sums[..cols]);
+                    put(to, sums, Store::Write);
                 }
             }
         });

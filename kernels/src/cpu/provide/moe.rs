@@ -2,9 +2,9 @@
 
 use super::{Borrowed, Floats, ensure, index, matrix, rounding, rows_of};
 use crate::cpu::acts::TILED;
-use crate::cpu::matmul::{ROWS, Rows, pieces, rows_per_task, with_scratch};
+use crate::cpu::matmul::{ROWS, Rows, pieces, put, rows_per_task, with_scratch};
 use crate::cpu::out::Out;
-use crate::cpu::{ActKind, Acts, Element, Isa, Matrix, elementwise};
+use crate::cpu::{ActKind, Acts, Element, Isa, Matrix, Store, elementwise};
 use crate::ops::{Ctx, Gating, MoeExpertsArgs, MoeRouteArgs, Named, OpError, OpId};
 use crate::tensor::Weight;
 
@@ -323,7 +323,7 @@ impl Work<'_> {
                         elementwise::silu_mul(self.isa, gate, up);
                         // SAFETY: these columns of this slot are one task's.
                         let to = unsafe { out.part(*slot as usize, rows.clone()) };
-                        to.copy_from_slice(&gate[..to.len()]);
+                        put(to, gate, Store::Write);
                     }
                 });
             }
@@ -347,9 +347,8 @@ impl Work<'_> {
                             let slot = *slot as usize;
                             // SAFETY: these columns are one task's.
                             let to = unsafe { out.part(slot / self.top_k, rows.clone()) };
-                            for (to, y) in to.iter_mut().zip(sums) {
-                                *to += self.weights[slot] * y;
-                            }
+                            let weight = self.weights[slot];
+                            put(to, &sums.map(|y| weight * y), Store::Add);
                         }
                     });
                 }

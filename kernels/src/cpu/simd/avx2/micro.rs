@@ -85,33 +85,48 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
     out: &mut [Sums; M],
 ) {
     let mut total = [[_mm256_setzero_si256(); 2]; M];
-    for w in 0..64 / STEPS {
-        let mut short = [[_mm256_setzero_si256(); 2]; M];
-        for s in 0..STEPS {
-            let k = w * STEPS + s;
+    if STEPS == 1 {
+        for k in 0..64 {
             let [low, high] = halves(&tile.q[k & 63]);
-            for (short, x) in short.iter_mut().zip(x) {
+            let [scale_low, scale_high] = halves(&tile.scales[(k * 4 / SUB) & 15]);
+            for (total, x) in total.iter_mut().zip(x) {
                 let x = spread4(x.q, k & 63);
-                let [a, b] = [_mm256_maddubs_epi16(low, x), _mm256_maddubs_epi16(high, x)];
-                if s == 0 {
-                    *short = [a, b];
-                } else {
-                    short[0] = _mm256_add_epi16(short[0], a);
-                    short[1] = _mm256_add_epi16(short[1], b);
-                }
+                let a = _mm256_madd_epi16(_mm256_maddubs_epi16(low, x), scale_low);
+                total[0] = _mm256_add_epi32(total[0], a);
+                let b = _mm256_madd_epi16(_mm256_maddubs_epi16(high, x), scale_high);
+                total[1] = _mm256_add_epi32(total[1], b);
             }
         }
-        let [low, high] = halves(&tile.scales[(w * STEPS * 4 / SUB) & 15]);
-        for (total, short) in total.iter_mut().zip(short) {
-            total[0] = _mm256_add_epi32(total[0], _mm256_madd_epi16(short[0], low));
-            total[1] = _mm256_add_epi32(total[1], _mm256_madd_epi16(short[1], high));
+    } else {
+        // Opaque, so that the loop over the steps stays one: unrolled, its sums are spilled.
+        let steps = std::hint::black_box(STEPS);
+        for w in 0..64 / STEPS {
+            let mut short = [[_mm256_setzero_si256(); 2]; M];
+            for k in w * STEPS..w * STEPS + steps {
+                let [low, high] = halves(&tile.q[k & 63]);
+                for (short, x) in short.iter_mut().zip(x) {
+                    let x = spread4(x.q, k & 63);
+                    short[0] = _mm256_add_epi16(short[0], _mm256_maddubs_epi16(low, x));
+                    short[1] = _mm256_add_epi16(short[1], _mm256_maddubs_epi16(high, x));
+                }
+            }
+            let scales = halves(&tile.scales[(w * STEPS * 4 / SUB) & 15]);
+            for (total, short) in total.iter_mut().zip(short) {
+                for h in 0..2 {
+                    let sum = _mm256_madd_epi16(short[h], scales[h]);
+                    let at = &raw mut total[h];
+                    // SAFETY: a valid reference. Volatile keeps the totals in memory, and that
+                    // aligned: the loop above needs every register.
+                    unsafe { at.write_volatile(_mm256_add_epi32(at.read_volatile(), sum)) };
+                }
+            }
         }
     }
     let d = halves_f32(&tile.d);
     let d_offset = halves_f32(&tile.d_offset);
-    for ((total, x), out) in total.into_iter().zip(x).zip(out) {
+    for m in 0..M {
+        let sums: &[i16] = if SUB == 16 { x[m].sums16 } else { x[m].sums32 };
         let mut offset = [_mm256_setzero_si256(); 2];
-        let sums: &[i16] = if SUB == 16 { x.sums16 } else { x.sums32 };
         for k in 0..128 / SUB {
             let [low, high] = halves(&tile.offsets[k & 7]);
             // SAFETY: 256 columns have `256 / SUB` sums.
@@ -119,13 +134,15 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
             offset[0] = _mm256_add_epi32(offset[0], _mm256_madd_epi16(low, s));
             offset[1] = _mm256_add_epi32(offset[1], _mm256_madd_epi16(high, s));
         }
-        let dx = _mm256_set1_ps(x.d);
-        let v = [0, 1].map(|h| {
-            let products = _mm256_mul_ps(_mm256_cvtepi32_ps(total[h]), d[h]);
-            let both = _mm256_fmadd_ps(_mm256_cvtepi32_ps(offset[h]), d_offset[h], products);
+        let dx = _mm256_set1_ps(x[m].d);
+        let finish = |total, offset, d, d_offset| {
+            let products = _mm256_mul_ps(_mm256_cvtepi32_ps(total), d);
+            let both = _mm256_fmadd_ps(_mm256_cvtepi32_ps(offset), d_offset, products);
             _mm256_mul_ps(both, dx)
-        });
-        add(out, v);
+        };
+        let low = finish(total[m][0], offset[0], d[0], d_offset[0]);
+        let high = finish(total[m][1], offset[1], d[1], d_offset[1]);
+        add(&mut out[m], [low, high]);
     }
 }
 
