@@ -185,7 +185,6 @@ mod tests {
         distinct.dedup();
         assert!(distinct.len() <= 24, "{distinct:?}");
         assert_eq!(coarse(1, 10), 10);
-        assert_eq!(coarse(0, 10), 10);
         assert_eq!(coarse(64, 4096), 64);
         assert_eq!(coarse(65, 4096), 128);
     }
