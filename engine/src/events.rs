@@ -36,6 +36,9 @@ pub enum Event<'a> {
         gib_s: Option<f64>,
         mode: &'a str,
         cached_fraction: Option<f64>,
+        read_secs: Option<f64>,
+        copy_secs: Option<f64>,
+        wait_secs: Option<f64>,
     },
     /// The device, and why it was taken.
     Device {

@@ -31,6 +31,8 @@ pub struct Knobs {
     pub load_stats: bool,
     /// `VT_KERNEL_TRACE` (default off): keep a ring of the last launches.
     pub kernel_trace: bool,
+    /// `VT_GRAPH`: replay decode steps from recorded graphs; `None` where it is not set and the device decides.
+    pub graph: Option<bool>,
 }
 
 impl Default for Knobs {
@@ -42,6 +44,7 @@ impl Default for Knobs {
             op_provider_stats: false,
             load_stats: true,
             kernel_trace: false,
+            graph: None,
         }
     }
 }
@@ -67,13 +70,14 @@ pub enum KnobError {
     },
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "VT_MLA_FUSED_NORM_ROPE",
     "VT_ROCM_MANAGED_ALLOC",
     "VT_CPU_MOE",
     "VT_OP_PROVIDER_STATS",
     "VT_LOAD_STATS",
     "VT_KERNEL_TRACE",
+    "VT_GRAPH",
 ];
 
 impl Knobs {
@@ -113,6 +117,7 @@ impl Knobs {
             op_provider_stats: switch(NAMES[3])?.unwrap_or(default.op_provider_stats),
             load_stats: switch(NAMES[4])?.unwrap_or(default.load_stats),
             kernel_trace: switch(NAMES[5])?.unwrap_or(default.kernel_trace),
+            graph: switch(NAMES[6])?,
         })
     }
 }
@@ -140,8 +145,10 @@ mod tests {
         let knobs = Knobs::from_vars(vars(&[
             ("VT_MLA_FUSED_NORM_ROPE", "0"),
             ("VT_ROCM_MANAGED_ALLOC", "1"),
+            ("VT_GRAPH", "0"),
         ]))
         .unwrap();
+        assert_eq!(knobs.graph, Some(false));
         assert!(!knobs.fused_norm_rope);
         assert_eq!(knobs.managed_alloc, ManagedAlloc::On);
     }

@@ -8,6 +8,8 @@ use legwork_kernels::ops::{
 };
 use legwork_kernels::registry::Registry;
 
+use super::graph::coarse;
+use super::step::Shape;
 use super::{AttentionForm, Cost, Forward, Probe, Step};
 use crate::model::ModelError;
 
@@ -31,15 +33,15 @@ impl Forward {
     pub(super) fn attention(
         &mut self,
         i: usize,
-        step: &Step<'_>,
+        shape: &Shape,
         on: bool,
         probe: Option<&mut Probe>,
     ) -> Result<(), ModelError> {
-        let rows = step.rows.len();
-        self.project(i, rows, step.sparse(&self.config))?;
-        let sparse = self.select(i, step)?;
+        let rows = shape.rows;
+        self.project(i, rows, shape.sparse)?;
+        self.select(i, shape)?;
         if let Some(p) = probe {
-            p.selected.push(if sparse {
+            p.selected.push(if shape.sparse {
                 Some(self.last_selection(rows)?)
             } else {
                 None
@@ -48,7 +50,7 @@ impl Forward {
         if !on {
             return Ok(());
         }
-        self.attend(i, step, sparse)?;
+        self.attend(i, shape)?;
         let (w, ws) = (&self.weights.layers[i], &mut self.ws);
         self.runner
             .matmul(&w.out, &ws.attn, &mut ws.x, rows, true)?;
@@ -140,7 +142,7 @@ impl Forward {
             offset: c.nope,
             table: &c.rope,
             style: MAIN_ROPE,
-            pos: ws.pos.at(0),
+            pos: ws.columns.pos(),
         })?;
         Ok(())
     }
@@ -155,8 +157,8 @@ impl Forward {
             kv: ws.kv.at(0),
             kv_weight: w.kv_a_norm.at(0),
             cache: self.cache.latent[i].at_mut(0),
-            slots: ws.slots.at(0),
-            pos: ws.pos.at(0),
+            slots: ws.columns.slots(),
+            pos: ws.columns.pos(),
             rows,
             lora: c.kv_lora,
             table: &c.rope,
@@ -200,7 +202,7 @@ impl Forward {
             offset: c.kv_lora,
             table: &c.rope,
             style: MAIN_ROPE,
-            pos: ws.pos.at(0),
+            pos: ws.columns.pos(),
         })?;
         self.runner.run::<ConcatAndCacheMla>(ConcatArgs {
             latent: ws.latent.at(0),
@@ -208,7 +210,7 @@ impl Forward {
             pe_stride: width,
             pe_offset: c.kv_lora,
             cache: self.cache.latent[i].at_mut(0),
-            slots: ws.slots.at(0),
+            slots: ws.columns.slots(),
             rows,
             lora: c.kv_lora,
             rope: c.rope.dim,
@@ -216,33 +218,24 @@ impl Forward {
         Ok(())
     }
 
-    fn attend(&mut self, i: usize, step: &Step<'_>, sparse: bool) -> Result<(), ModelError> {
-        let rows = step.rows.len();
-        let form = self.cost(step, sparse).form();
+    fn attend(&mut self, i: usize, shape: &Shape) -> Result<(), ModelError> {
         let (c, w, ws) = (&self.config, &self.weights.layers[i], &mut self.ws);
-        let tokens = self.cache.spec().tokens;
-        let slot_end = step
-            .rows
-            .iter()
-            .map(|r| r.sequence as usize * tokens + r.position as usize + 1)
-            .max()
-            .unwrap_or(0);
         let top_k = c.indexer.as_ref().map_or(0, |x| x.top_k);
         let args = MlaArgs {
             q: ws.q.at(0),
             k_b: &w.k_b,
             v_b: &w.v_b,
             cache: self.cache.latent[i].at(0),
-            base: ws.base.at(0),
-            slots: ws.slots.at(0),
-            slot_end,
-            selection: sparse.then(|| Selection {
+            base: ws.columns.base(),
+            slots: ws.columns.slots(),
+            slot_end: shape.slot_end,
+            selection: shape.sparse.then(|| Selection {
                 index: ws.selection.at(0),
                 count: ws.selected.at(0),
                 k: top_k,
             }),
             out: ws.attn.at_mut(0),
-            rows,
+            rows: shape.rows,
             heads: c.heads,
             nope: c.nope,
             rope: c.rope.dim,
@@ -250,11 +243,34 @@ impl Forward {
             v_dim: c.v_dim,
             scale: c.attn_scale,
         };
-        match form {
+        match shape.form {
             AttentionForm::Absorbed => self.runner.run::<MlaDecodeAttention>(args)?,
             AttentionForm::Unabsorbed => self.runner.run::<MlaPrefillAttention>(args)?,
         }
         Ok(())
+    }
+
+    /// What the step's operations depend on.
+    pub(super) fn shape(&self, step: &Step<'_>) -> Shape {
+        let tokens = self.cache.spec().tokens;
+        let slot_end = step
+            .rows
+            .iter()
+            .map(|r| r.sequence as usize * tokens + r.position as usize + 1)
+            .max()
+            .unwrap_or(0);
+        let sparse = step.sparse(&self.config);
+        Shape {
+            rows: step.rows.len(),
+            wanted: step.wanted,
+            sparse,
+            form: self.cost(step, sparse).form(),
+            slot_end: if self.runner.device.kind == DeviceKind::Cpu {
+                slot_end
+            } else {
+                coarse(slot_end, self.cache.spec().slots())
+            },
+        }
     }
 
     fn cost(&self, step: &Step<'_>, sparse: bool) -> Cost {

@@ -6,7 +6,7 @@
 //! dense prefill has many pairs per key and takes the other one.
 
 /// The two forms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AttentionForm {
     /// Scores against the latent.
     Absorbed,

@@ -5,25 +5,25 @@ use legwork_kernels::ops::{
     LayerNormArgs, Rope, RopeArgs, TopkArgs,
 };
 
+use super::Forward;
+use super::step::Shape;
 use super::trunk::probe_error;
-use super::{Forward, Step};
 use crate::model::ModelError;
 
 impl Forward {
-    /// Writes this step's indexer keys where the layer has an indexer, and selects keys when the step is sparse.
-    /// Returns whether it is: some row has more keys than `top_k`. A layer without an indexer shares the last selection.
-    pub(super) fn select(&mut self, i: usize, step: &Step<'_>) -> Result<bool, ModelError> {
-        let rows = step.rows.len();
+    /// Writes this step's indexer keys where the layer has an indexer, and selects keys when the step is sparse: when some row
+    /// has more keys than `top_k`. A layer without an indexer shares the last selection.
+    pub(super) fn select(&mut self, i: usize, shape: &Shape) -> Result<(), ModelError> {
+        let rows = shape.rows;
         let Some(x) = self.config.indexer.clone() else {
-            return Ok(false);
+            return Ok(());
         };
-        let sparse = step.sparse(&self.config);
         if self.weights.layers[i].indexer.is_none() {
-            return Ok(sparse);
+            return Ok(());
         }
         self.index_keys(i, rows)?;
-        if !sparse {
-            return Ok(false);
+        if !shape.sparse {
+            return Ok(());
         }
         let (c, ws) = (&self.config, &mut self.ws);
         self.runner.run::<Rope>(RopeArgs {
@@ -35,10 +35,10 @@ impl Forward {
             offset: 0,
             table: &c.rope,
             style: x.style,
-            pos: ws.pos.at(0),
+            pos: ws.columns.pos(),
         })?;
         let Some(cache) = &self.cache.index[i] else {
-            return Ok(false);
+            return Ok(());
         };
         for first in (0..rows).step_by(ws.score_rows) {
             let n = ws.score_rows.min(rows - first);
@@ -46,8 +46,8 @@ impl Forward {
                 q: ws.iq.at(first * x.heads * x.dim),
                 weights: ws.iw.at(first * x.heads),
                 cache: cache.at(0),
-                base: ws.base.at(first),
-                slots: ws.slots.at(first),
+                base: ws.columns.base().skip(first),
+                slots: ws.columns.slots().skip(first),
                 out: ws.scores.at_mut(0),
                 stride: ws.score_stride,
                 rows: n,
@@ -58,15 +58,15 @@ impl Forward {
             self.runner.run::<DsaTopkSelect>(TopkArgs {
                 scores: ws.scores.at(0),
                 stride: ws.score_stride,
-                base: ws.base.at(first),
-                slots: ws.slots.at(first),
+                base: ws.columns.base().skip(first),
+                slots: ws.columns.slots().skip(first),
                 index: ws.selection.at_mut(first * x.top_k),
                 count: ws.selected.at_mut(first),
                 rows: n,
                 k: x.top_k,
             })?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Norm, rope and cache write of the indexer's keys; done in dense steps too, since later sparse steps read them.
@@ -92,7 +92,7 @@ impl Forward {
             offset: 0,
             table: &c.rope,
             style: x.style,
-            pos: ws.pos.at(0),
+            pos: ws.columns.pos(),
         })?;
         let Some(cache) = &mut self.cache.index[i] else {
             return Ok(());
@@ -100,7 +100,7 @@ impl Forward {
         self.runner.run::<CacheRows>(CacheRowsArgs {
             x: ws.ik.at(0),
             cache: cache.at_mut(0),
-            slots: ws.slots.at(0),
+            slots: ws.columns.slots(),
             rows,
             dim: x.dim,
         })?;

@@ -7,6 +7,7 @@
 //! - `attention`, `indexer`, `ffn`: the parts of a layer.
 //! - `experts`: routed experts paged from disk.
 //! - `cost`: which form of attention a step takes.
+//! - `graph`: decode steps recorded once and replayed.
 //!
 //! Every operation goes through the registry; nothing here knows which provider serves it.
 
@@ -15,6 +16,7 @@ mod cache;
 mod cost;
 mod experts;
 mod ffn;
+mod graph;
 mod indexer;
 mod step;
 mod trunk;
@@ -23,5 +25,6 @@ mod workspace;
 pub use cache::{CacheSpec, KvCache};
 pub use cost::{AttentionForm, Cost};
 pub use experts::{ExpertStream, StreamStats};
+pub use graph::GraphStats;
 pub use step::{Probe, Row, Step, Wanted};
 pub use trunk::{Device, Forward};

@@ -1,5 +1,6 @@
 //! What a step is given and what it gives back.
 
+use super::AttentionForm;
 use crate::model::Config;
 
 /// One token of a step.
@@ -30,7 +31,7 @@ impl Row {
 }
 
 /// Which rows' logits are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wanted {
     /// None: an inner chunk of a prefill.
     None,
@@ -55,6 +56,33 @@ impl Step<'_> {
         let mut rows = self.rows.iter();
         rows.any(|r| config.sparse_at(r.position as usize))
     }
+}
+
+impl Wanted {
+    /// The wanted ones of `rows` rows.
+    pub(super) fn of(self, rows: usize) -> std::ops::Range<usize> {
+        match self {
+            Wanted::None => rows..rows,
+            Wanted::Last => rows.saturating_sub(1)..rows,
+            Wanted::All => 0..rows,
+        }
+    }
+}
+
+/// What a step's operations depend on besides the contents of buffers: two steps of one shape call the same operations with
+/// the same arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    /// Number of rows.
+    pub rows: usize,
+    /// Which logits are wanted.
+    pub wanted: Wanted,
+    /// Whether some row has more keys than the indexer selects.
+    pub sparse: bool,
+    /// Form of attention.
+    pub form: AttentionForm,
+    /// All cache slots in reach lie before this one.
+    pub slot_end: usize,
 }
 
 /// What to look at while a step runs; filled when given.

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use legwork_kernels::cpu::Pool;
 use legwork_kernels::device::DeviceKind;
+use legwork_kernels::gpu::Gpu;
 use legwork_kernels::ops::{
     Ctx, Embed, EmbedArgs, MatPart, MatmulArgs, MatmulQuant, Op, OpError, RmsNorm, RmsNormArgs,
 };
 use legwork_kernels::registry::Registry;
 use legwork_kernels::tensor::{DType, HostDomain, MemoryDomain, Tensor, TensorError, Weight};
 
+use super::graph::Graphs;
+use super::step::Shape;
 use super::workspace::Workspace;
-use super::{ExpertStream, KvCache, Probe, Step, StreamStats, Wanted};
+use super::{ExpertStream, KvCache, Probe, Step, StreamStats};
 use crate::model::{Config, ModelError, Weights};
 
 /// A device as the forward sees it.
@@ -93,6 +96,8 @@ pub struct Forward {
     pub(super) cache: KvCache,
     pub(super) stream: Option<ExpertStream>,
     pub(super) host_experts: Option<HostExperts>,
+    pub(super) graphs_on: bool,
+    pub(super) graphs: Graphs,
 }
 
 /// Layers whose routed experts run on the CPU while the rest runs on a device.
@@ -126,7 +131,14 @@ impl Forward {
             what: "activations".to_owned(),
             source,
         })?;
+        let graphs_on = device
+            .state
+            .as_ref()
+            .and_then(|s| s.downcast_ref::<Gpu>())
+            .is_some_and(|g| g.graphs().is_ok());
         Ok(Forward {
+            graphs_on,
+            graphs: Graphs::default(),
             config,
             weights,
             runner: Runner {
@@ -210,15 +222,40 @@ impl Forward {
         mut probe: Option<&mut Probe>,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), ModelError> {
-        let rows = step.rows.len();
-        if rows == 0 {
+        if step.rows.is_empty() {
             return Ok(());
         }
         self.place(step)?;
+        let shape = self.shape(step);
+        if probe.is_none() && self.records(&shape) {
+            self.run_recorded(&shape)?;
+        } else {
+            self.launches(&shape, probe.as_deref_mut())?;
+        }
+        // The first rows' logits are there; where not all fit the buffer, the others come after those have been read.
+        let wanted = step.wanted.of(step.rows.len());
+        for first in wanted.clone().step_by(self.ws.logit_rows) {
+            let rows = self.ws.logit_rows.min(wanted.end - first);
+            if first > wanted.start {
+                self.head(first, rows)?;
+            }
+            self.deliver(first, rows, sink)?;
+        }
+        Ok(())
+    }
+
+    /// All operations of a step, the head for as many of the wanted rows as the logits buffer holds included. They depend on
+    /// the shape alone.
+    pub(super) fn launches(
+        &mut self,
+        shape: &Shape,
+        mut probe: Option<&mut Probe>,
+    ) -> Result<(), ModelError> {
+        let rows = shape.rows;
         let (c, w, ws) = (&self.config, &self.weights, &mut self.ws);
         let args = EmbedArgs {
             table: &w.embedding,
-            ids: ws.ids.at(0),
+            ids: ws.columns.ids(),
             out: ws.x.at_mut(0),
             rows,
         };
@@ -228,28 +265,28 @@ impl Forward {
             p.hidden.push(last_row(&ws.x, rows, c.hidden)?);
         }
         // Rows that nobody asks about end with their keys in the last layer's cache.
-        let wanted = match step.wanted {
-            Wanted::All => 0..rows,
-            Wanted::None if probe.is_none() => rows..rows,
-            Wanted::None | Wanted::Last => rows - 1..rows,
+        let wanted = shape.wanted.of(rows);
+        let seen = if probe.is_some() && wanted.is_empty() {
+            rows - 1..rows
+        } else {
+            wanted.clone()
         };
-        let layers = c.layers;
-        for layer in 0..layers {
-            let on = if layer + 1 == layers {
-                wanted.clone()
+        for layer in 0..self.config.layers {
+            let on = if layer + 1 == self.config.layers {
+                seen.clone()
             } else {
                 0..rows
             };
-            self.attention(layer, step, !on.is_empty(), probe.as_deref_mut())?;
+            self.attention(layer, shape, !on.is_empty(), probe.as_deref_mut())?;
             self.ffn(layer, on)?;
             if let Some(p) = probe.as_deref_mut() {
                 p.hidden
                     .push(last_row(&self.ws.x, rows, self.config.hidden)?);
             }
         }
-        match step.wanted {
-            Wanted::None => Ok(()),
-            Wanted::Last | Wanted::All => self.head(wanted, sink),
+        match self.ws.logit_rows.min(wanted.len()) {
+            0 => Ok(()),
+            n => self.head(wanted.start, n),
         }
     }
 
@@ -287,51 +324,55 @@ impl Forward {
             columns[2][i] = as_i32(base + pos)?;
             columns[3][i] = as_i32(base)?;
         }
-        let ws = &mut self.ws;
-        for (tensor, values) in [&mut ws.ids, &mut ws.pos, &mut ws.slots, &mut ws.base]
-            .into_iter()
-            .zip(&columns)
-        {
-            tensor
-                .write_i32(0, values)
-                .map_err(|source| ModelError::Memory {
-                    what: "step".to_owned(),
-                    source,
-                })?;
-        }
+        let [ids, pos, slots, base] = &columns;
+        self.ws
+            .columns
+            .write([ids, pos, slots, base])
+            .map_err(|source| ModelError::Memory {
+                what: "step".to_owned(),
+                source,
+            })
+    }
+
+    /// Final norm and head for `rows` rows from `first` on, at most as many as the logits buffer holds.
+    fn head(&mut self, first: usize, rows: usize) -> Result<(), ModelError> {
+        let (c, w, ws) = (&self.config, &self.weights, &mut self.ws);
+        self.runner.run::<RmsNorm>(RmsNormArgs {
+            x: ws.x.at(first * c.hidden),
+            x_stride: c.hidden,
+            weight: w.output_norm.at(0),
+            out: ws.h.at_mut(0),
+            rows,
+            dim: c.hidden,
+            eps: c.rms_eps,
+        })?;
+        self.runner
+            .matmul(&w.head, &ws.h, &mut ws.logits, rows, false)?;
         Ok(())
     }
 
-    /// Final norm and head for some rows, as many at a time as the logits buffer holds.
-    fn head(
+    /// Hands out the logits of the rows that the last head was for.
+    fn deliver(
         &mut self,
-        wanted: std::ops::Range<usize>,
+        first: usize,
+        rows: usize,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), ModelError> {
-        let (c, w, ws) = (&self.config, &self.weights, &mut self.ws);
-        let mut host = vec![0.0f32; c.vocab];
-        for first in wanted.clone().step_by(ws.logit_rows) {
-            let rows = ws.logit_rows.min(wanted.end - first);
-            self.runner.run::<RmsNorm>(RmsNormArgs {
-                x: ws.x.at(first * c.hidden),
-                x_stride: c.hidden,
-                weight: w.output_norm.at(0),
-                out: ws.h.at_mut(0),
-                rows,
-                dim: c.hidden,
-                eps: c.rms_eps,
-            })?;
-            self.runner
-                .matmul(&w.head, &ws.h, &mut ws.logits, rows, false)?;
-            for r in 0..rows {
-                ws.logits
-                    .read_f32(r * c.vocab, &mut host)
-                    .map_err(|source| ModelError::Memory {
-                        what: "logits".to_owned(),
-                        source,
-                    })?;
-                sink(first + r, &host);
-            }
+        let (vocab, ws) = (self.config.vocab, &mut self.ws);
+        let n = rows * vocab;
+        let logits: &[f32] = if self.runner.device.kind == DeviceKind::Cpu {
+            ws.logits.at(0).f32(n)
+        } else {
+            ws.logits_host.resize(ws.logits_host.len().max(n), 0.0);
+            let host = &mut ws.logits_host[..n];
+            ws.logits.read_f32(0, host).map(|()| &*host)
+        }
+        .map_err(|source| ModelError::Memory {
+            what: "logits".to_owned(),
+            source,
+        })?;
+        for (r, row) in logits.chunks_exact(vocab.max(1)).enumerate() {
+            sink(first + r, row);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! A step's activations, allocated once for the largest step.
 
-use legwork_kernels::tensor::{DType, MemoryDomain, Tensor, TensorError};
+use legwork_kernels::tensor::{DType, MemoryDomain, Ref, Tensor, TensorError};
 
 use crate::model::Config;
 
@@ -8,12 +8,8 @@ use crate::model::Config;
 #[derive(Debug)]
 pub(super) struct Workspace {
     pub rows: usize,
-    /// i32 `[rows]`.
-    pub ids: Tensor,
-    /// i32 `[rows]`: position, cache slot, first slot of the sequence.
-    pub pos: Tensor,
-    pub slots: Tensor,
-    pub base: Tensor,
+    /// What the rows are.
+    pub columns: Columns,
     /// `[rows, hidden]`: the residual stream, and its norm.
     pub x: Tensor,
     pub h: Tensor,
@@ -51,6 +47,35 @@ pub(super) struct Workspace {
     /// `[logit_rows, vocab]`.
     pub logits: Tensor,
     pub logit_rows: usize,
+    /// Logits on their way out.
+    pub logits_host: Vec<f32>,
+}
+
+/// Token ids, positions, cache slots and first slots of the sequences of a step's rows: i32 `[4, rows]`, written at once.
+#[derive(Debug)]
+pub(super) struct Columns {
+    values: Tensor,
+    rows: usize,
+}
+
+impl Columns {
+    /// Sets them all; each of the four has one value a row.
+    pub fn write(&mut self, columns: [&[i32]; 4]) -> Result<(), TensorError> {
+        self.rows = columns[0].len();
+        self.values.write_i32(0, &columns.concat())
+    }
+    pub fn ids(&self) -> Ref<'_> {
+        self.values.at(0)
+    }
+    pub fn pos(&self) -> Ref<'_> {
+        self.values.at(self.rows)
+    }
+    pub fn slots(&self) -> Ref<'_> {
+        self.values.at(2 * self.rows)
+    }
+    pub fn base(&self) -> Ref<'_> {
+        self.values.at(3 * self.rows)
+    }
 }
 
 /// Bytes of scores held at once: enough rows to keep all threads busy, far less than a `T × T` matrix.
@@ -104,10 +129,10 @@ impl Workspace {
         let logit_rows = (LOGIT_BYTES / 4 / c.vocab.max(1)).clamp(1, rows);
         Ok(Workspace {
             rows,
-            ids: i(rows)?,
-            pos: i(rows)?,
-            slots: i(rows)?,
-            base: i(rows)?,
+            columns: Columns {
+                values: i(4 * rows)?,
+                rows: 0,
+            },
             x: f(rows * c.hidden)?,
             h: f(rows * c.hidden)?,
             q_latent: f(rows * q_lora)?,
@@ -131,6 +156,7 @@ impl Workspace {
             selected: i(if sparse { rows } else { 0 })?,
             logits: f(logit_rows * c.vocab)?,
             logit_rows,
+            logits_host: Vec::new(),
         })
     }
 }

@@ -9,6 +9,7 @@ use legwork_kernels::knobs::Knobs;
 use legwork_kernels::registry::Registry;
 use legwork_kernels::tensor::WeightData;
 
+use super::staged::Staged;
 use super::{DeviceChoice, EngineError};
 use crate::forward::Device;
 use crate::gguf::{Gguf, GgufError, Problem, TensorInfo};
@@ -61,8 +62,12 @@ fn cpu(reason: String) -> Opened {
 
 fn opened(gpu: Gpu, why: &str) -> Opened {
     let facts = gpu.driver().facts();
+    let graphs = match gpu.graphs() {
+        Ok(why) => format!("graphs on ({why})"),
+        Err(why) => format!("graphs off ({why})"),
+    };
     let reason = format!(
-        "{why}: {} ({}), allocator {} ({}), {}",
+        "{why}: {} ({}), allocator {} ({}), {}, {graphs}",
         facts.name, facts.target, facts.allocator.call, facts.allocator.reason, facts.runtime
     );
     let domain = gpu.domain();
@@ -86,11 +91,17 @@ impl Opened {
         }
     }
 
-    /// The store that binds weights to this device.
-    pub(super) fn store<'a>(&'a self, host: &'a dyn WeightStore) -> Store<'a> {
+    /// The device's memory, where the device is not the CPU.
+    pub(super) fn gpu_domain(&self) -> Option<&GpuDomain> {
+        self.gpu.as_ref().map(|(domain, _)| domain)
+    }
+
+    /// The store that binds weights to this device; `staged` is what is there already.
+    pub(super) fn store<'a>(&'a self, host: &'a dyn WeightStore, staged: &'a Staged) -> Store<'a> {
         Store {
             host,
-            domain: self.gpu.as_ref().map(|(domain, _)| domain),
+            staged,
+            domain: self.gpu_domain(),
         }
     }
 }
@@ -98,11 +109,15 @@ impl Opened {
 /// Host weights, copied to the device where there is one.
 pub(super) struct Store<'a> {
     host: &'a dyn WeightStore,
+    staged: &'a Staged,
     domain: Option<&'a GpuDomain>,
 }
 
 impl WeightStore for Store<'_> {
     fn data(&self, gguf: &Gguf, info: &TensorInfo) -> Result<WeightData, GgufError> {
+        if let Some(memory) = self.staged.get(&*info.name) {
+            return Ok(WeightData::Device(Arc::clone(memory)));
+        }
         let data = self.host.data(gguf, info)?;
         let (Some(domain), WeightData::Host { bytes, offset, len }) = (self.domain, &data) else {
             return Ok(data);

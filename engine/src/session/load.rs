@@ -9,12 +9,12 @@ use legwork_kernels::knobs::Knobs;
 use legwork_kernels::registry::{Registry, Selected, Tier};
 
 use super::placement::PlacedStore;
-use super::{EngineError, KvFit, ModelOptions, Placement, available_memory, device};
+use super::{EngineError, KvFit, ModelOptions, Placement, available_memory, device, staged};
 use crate::builtin::resolve_model;
 use crate::events::{Event, Events};
 use crate::forward::{CacheSpec, ExpertStream, Forward, KvCache};
-use crate::gguf::Gguf;
-use crate::gguf::load::{self, LoadOptions};
+use crate::gguf::load::{self, LoadOptions, Staging};
+use crate::gguf::{Gguf, TensorInfo};
 use crate::model::{Config, ModelError, Weights, WithoutExperts, is_routed_expert};
 use crate::synth::parse_bytes;
 use crate::tokenizer::Tokenizer;
@@ -39,6 +39,8 @@ pub struct Session {
     pub weights_bytes: u64,
     /// Seconds from opening the file to weights in place.
     pub load_secs: f64,
+    /// Where they went on the way to a device; `None` on the CPU.
+    pub staging: Option<Staging>,
 }
 
 impl Session {
@@ -94,22 +96,50 @@ impl Session {
             eprintln!("{line}");
         }
         let expert_cache = expert_cache(options)?;
-        let (store, stats) = load::Weights::load(Arc::clone(&gguf), &load, |t| {
+        let wanted = |t: &TensorInfo| {
             Weights::used(&config, &t.name)
                 && (expert_cache.is_none() || !is_routed_expert(&t.name))
+        };
+        // Vectors are read where they are bound.
+        let to_device = |t: &TensorInfo| wanted(t) && t.dims().len() > 1 && !placement.on_cpu(t);
+        let staged = match opened.gpu_domain() {
+            Some(domain) if staged::applies(&gguf, load.mode) => {
+                Some(staged::load(&gguf, &load, domain, to_device)?)
+            }
+            _ => None,
+        };
+        let (store, host) = load::Weights::load(Arc::clone(&gguf), &load, |t| {
+            wanted(t) && !(staged.is_some() && (to_device(t) || t.dims().len() < 2))
         })?;
+        let (staged, mut stats) = match staged {
+            Some((staged, stats)) => (staged, stats.and(&host)),
+            None => (staged::Staged::new(), host),
+        };
         let placed = PlacedStore {
             host: &store,
-            device: &opened.store(&store),
+            device: &opened.store(&store, &staged),
             placement: &placement,
         };
         let domain = &*opened.device.domain;
+        let copying = Instant::now();
         let weights = match expert_cache {
             Some(_) => Weights::bind(&gguf, &config, &WithoutExperts(&placed), domain)?,
             None => Weights::bind(&gguf, &config, &placed, domain)?,
         };
+        if kind != DeviceKind::Cpu && stats.staging.is_none() {
+            let copy = copying.elapsed().as_secs_f64();
+            stats.staging = Some(Staging {
+                read: stats.secs,
+                copy,
+                ..Staging::default()
+            });
+            stats.secs += copy;
+        }
         if knobs.load_stats {
             eprintln!("[vt load] weights {stats}");
+            if let Some(staging) = &stats.staging {
+                eprintln!("[vt load] {staging}");
+            }
             if let Some(note) = &stats.note {
                 eprintln!("[vt load] {note}");
             }
@@ -121,6 +151,9 @@ impl Session {
             gib_s: stats.gib_per_s(),
             mode: stats.mode.name(),
             cached_fraction: stats.cached_before,
+            read_secs: stats.staging.map(|s| s.read),
+            copy_secs: stats.staging.map(|s| s.copy),
+            wait_secs: stats.staging.map(|s| s.wait),
         });
 
         let tokenizer = match Tokenizer::from_gguf(&gguf) {
@@ -211,6 +244,7 @@ impl Session {
             threads,
             weights_bytes: stats.weights_bytes,
             load_secs,
+            staging: stats.staging,
         })
     }
 
@@ -232,6 +266,10 @@ impl Session {
         let hits = self.forward.registry().reference_hits();
         if let Some(stats) = self.forward.stream_stats() {
             eprintln!("{stats}");
+        }
+        let graphs = self.forward.graph_stats();
+        if graphs.recorded > 0 || graphs.refused.is_some() {
+            eprintln!("{graphs}");
         }
         eprintln!("reference-tier hits: {hits}");
         self.events.send(&Event::ReferenceTierHits { hits });

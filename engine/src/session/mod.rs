@@ -5,6 +5,7 @@
 //! - `device`: which device, and why.
 //! - `kv`: how long the KV cache can be.
 //! - `placement`: which experts run on the CPU.
+//! - `staged`: weights on their way to a device.
 //! - `load`: from a file to a [`Session`].
 //! - `generate`: from a prompt to text.
 
@@ -15,6 +16,7 @@ mod kv;
 mod load;
 mod options;
 mod placement;
+mod staged;
 
 pub use error::EngineError;
 pub use generate::{Completion, FinishReason, Request};

@@ -89,6 +89,14 @@ impl Placement {
         })
     }
 
+    /// Whether a tensor is used by the CPU though the engine may run elsewhere.
+    pub(super) fn on_cpu(&self, info: &TensorInfo) -> bool {
+        is_routed_expert(&info.name)
+            && layer_of(&info.name)
+                .and_then(|l| self.experts_on_cpu.get(l).copied())
+                .unwrap_or(false)
+    }
+
     /// The summary line, when anything was placed.
     #[must_use]
     pub fn line(&self) -> Option<&str> {
@@ -105,11 +113,11 @@ pub(super) struct PlacedStore<'a> {
 
 impl WeightStore for PlacedStore<'_> {
     fn data(&self, gguf: &Gguf, info: &TensorInfo) -> Result<WeightData, GgufError> {
-        let on_cpu = is_routed_expert(&info.name)
-            && layer_of(&info.name)
-                .and_then(|l| self.placement.experts_on_cpu.get(l).copied())
-                .unwrap_or(false);
-        let store = if on_cpu { self.host } else { self.device };
+        let store = if self.placement.on_cpu(info) {
+            self.host
+        } else {
+            self.device
+        };
         store.data(gguf, info)
     }
 }

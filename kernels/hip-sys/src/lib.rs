@@ -151,9 +151,13 @@ mod tests {
     }
 
     /// With Debian's libamdhip64-5 or any ROCm installed this calls into it; without, the refusal is checked.
+    /// `LEGWORK_TEST_HIP=1` makes its absence a failure.
     #[test]
     fn the_installed_runtime_answers_or_is_refused() {
         match load() {
+            Err(e) if std::env::var("LEGWORK_TEST_HIP").is_ok_and(|v| v == "1") => {
+                panic!("LEGWORK_TEST_HIP=1, but {e}")
+            }
             Ok((hip, _)) => {
                 let mut version = 0;
                 // SAFETY: the pointer is valid for the call.

@@ -131,14 +131,59 @@ mod tests {
         }
     }
 
+    /// The runtime of the machine, where it sees no GPU; says why the test was left out otherwise.
+    fn runtime_without_a_gpu() -> Option<Hip> {
+        let hip = match crate::load() {
+            Ok((hip, _)) => hip,
+            Err(e) => {
+                println!("left out: {e}");
+                return None;
+            }
+        };
+        if count(&hip, Path::new("/dev/kfd")).is_ok() {
+            println!("left out: this machine has a GPU");
+            return None;
+        }
+        Some(hip)
+    }
+
+    /// hipInit without a device is a clean answer, and its cause is told in the order in which a user would mend it: no device
+    /// file, one that may not be opened, and, where that is in order, no GPU behind it.
     #[test]
-    fn hip_without_a_device_file_blames_the_file() {
-        let Ok((hip, _)) = crate::load() else { return };
-        if count(&hip, Path::new("/dev/kfd")).is_err() {
-            assert!(matches!(
-                count(&hip, Path::new("/nowhere/kfd")),
-                Err(Absence::NoKfd { .. })
-            ));
+    fn no_device_comes_with_its_reason() {
+        let Some(hip) = runtime_without_a_gpu() else {
+            return;
+        };
+        // SAFETY: hipInit takes a flag word that must be 0.
+        let init = unsafe { (hip.init)(0) };
+        let mut n = 7;
+        // SAFETY: the pointer is valid for the call.
+        let status = unsafe { (hip.device_count)(&raw mut n) };
+        assert!(
+            n == 0 || status != SUCCESS,
+            "hipInit {init}, hipGetDeviceCount {status}, {n} devices"
+        );
+        let missing = count(&hip, Path::new("/nowhere/kfd")).unwrap_err();
+        assert!(matches!(missing, Absence::NoKfd { .. }), "{missing}");
+        assert!(
+            missing.to_string().contains("/nowhere/kfd does not exist"),
+            "{missing}"
+        );
+        let closed = count(&hip, Path::new("/")).unwrap_err();
+        assert!(matches!(closed, Absence::Permission { .. }), "{closed}");
+        // Any file that opens stands for a driver that is there.
+        let file = std::env::temp_dir().join(format!("legwork-kfd-{}", std::process::id()));
+        std::fs::write(&file, []).unwrap();
+        let behind = count(&hip, &file);
+        std::fs::remove_file(&file).unwrap();
+        let behind = behind.unwrap_err();
+        assert!(
+            matches!(behind, Absence::NoDevice { .. } | Absence::Driver { .. }),
+            "{behind}"
+        );
+        if !Path::new("/dev/kfd").exists() {
+            let whole = devices().map(|(_, _, n)| n).unwrap_err().to_string();
+            assert!(whole.contains("/dev/kfd does not exist"), "{whole}");
         }
     }
 }

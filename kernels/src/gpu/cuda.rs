@@ -76,7 +76,9 @@ cuda_table! {
     capture_begin = "cuStreamBeginCapture_v2" (Handle, c_uint);
     capture_end = "cuStreamEndCapture" (Handle, *mut Handle);
     graph_instantiate = "cuGraphInstantiateWithFlags" (*mut Handle, Handle, u64);
+    graph_destroy = "cuGraphDestroy" (Handle);
     graph_launch = "cuGraphLaunch" (Handle, Handle);
+    graph_exec_destroy = "cuGraphExecDestroy" (Handle);
 }
 
 /// Opens device `ordinal` and loads its code objects, embedded or from a folder.
@@ -372,15 +374,23 @@ impl Api for CudaApi {
             (self.table.capture_end)(self.stream, &raw mut graph)
         })?;
         // SAFETY: a graph.
-        self.ok("cuGraphInstantiate", unsafe {
+        let made = self.ok("cuGraphInstantiate", unsafe {
             (self.table.graph_instantiate)(&raw mut exec, graph, 0)
-        })?;
-        Ok(exec.expose_provenance() as u64)
+        });
+        // SAFETY: the same graph, which its executable form does not need.
+        unsafe { (self.table.graph_destroy)(graph) };
+        made.map(|()| exec.expose_provenance() as u64)
     }
     fn graph_launch(&self, graph: u64) -> R<()> {
         // SAFETY: an executable graph of `capture_end`.
         self.ok("cuGraphLaunch", unsafe {
             (self.table.graph_launch)(ptr(graph), self.stream)
+        })
+    }
+    fn graph_free(&self, graph: u64) -> R<()> {
+        // SAFETY: an executable graph of `capture_end`, which no work uses any more.
+        self.ok("cuGraphExecDestroy", unsafe {
+            (self.table.graph_exec_destroy)(ptr(graph))
         })
     }
 }

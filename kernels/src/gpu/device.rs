@@ -1,7 +1,7 @@
 //! An opened device with what its operations need: codebooks, scratch memory, the launch recording.
 
 use super::args::{KernelArgs, bytes_of};
-use super::driver::{Driver, Launch};
+use super::driver::{Driver, GraphId, Launch};
 use super::error::GpuError;
 use super::memory::{GpuDomain, GpuMemory};
 use super::trace::Trace;
@@ -30,6 +30,46 @@ pub(crate) enum Scratch {
     Tiles,
 }
 
+/// Launches that were recorded, to be run again at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recording {
+    graph: GraphId,
+    /// How many launches it holds.
+    pub launches: u32,
+}
+
+/// Whether decode steps are replayed from recordings, and the setting or fact that decides. Serialised launches are asked for
+/// to find the kernel that fails, so they win over everything but a plain no.
+fn graphs(
+    kind: DeviceKind,
+    knobs: &Knobs,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<String, String> {
+    if knobs.graph == Some(false) {
+        return Err("VT_GRAPH=0".to_owned());
+    }
+    let serial: &[&str] = match kind {
+        DeviceKind::Rocm => &["AMD_SERIALIZE_KERNEL", "HIP_LAUNCH_BLOCKING"],
+        DeviceKind::Cuda => &["CUDA_LAUNCH_BLOCKING"],
+        DeviceKind::Cpu | DeviceKind::Simt => &[],
+    };
+    for name in serial {
+        if let Some(value) = env(name).filter(|v| !v.is_empty() && v != "0") {
+            return Err(format!("{name}={value} runs launches one by one"));
+        }
+    }
+    if knobs.graph == Some(true) {
+        return Ok("VT_GRAPH=1".to_owned());
+    }
+    if knobs.kernel_trace {
+        return Err("VT_KERNEL_TRACE=1 follows every launch".to_owned());
+    }
+    if kind == DeviceKind::Simt {
+        return Err("simt runs launches one by one unless VT_GRAPH=1".to_owned());
+    }
+    Ok("the default".to_owned())
+}
+
 /// A device, ready for operations. The engine keeps one and lends it to every [`crate::ops::Ctx`].
 #[derive(Debug)]
 pub struct Gpu {
@@ -37,6 +77,10 @@ pub struct Gpu {
     grids: HashMap<BlockType, GpuMemory>,
     scratch: HashMap<Scratch, GpuMemory>,
     trace: Option<Trace>,
+    graphs: Result<String, String>,
+    // launches of the recording under way
+    recording: Option<u32>,
+    generation: u64,
     /// Splits of the keys in attention; `None` lets the device's size decide.
     pub splits: Option<i32>,
 }
@@ -63,7 +107,9 @@ impl Gpu {
         } else {
             None
         };
-        Self::with_driver(driver, trace)
+        let mut gpu = Self::with_driver(driver, trace)?;
+        gpu.graphs = graphs(kind, knobs, &|name| std::env::var(name).ok());
+        Ok(gpu)
     }
 
     /// A device over an opened driver.
@@ -76,6 +122,9 @@ impl Gpu {
             grids: HashMap::new(),
             scratch: HashMap::new(),
             trace,
+            graphs: Err("nothing asked for them".to_owned()),
+            recording: None,
+            generation: 0,
             splits: None,
         };
         gpu.put_grid(
@@ -141,6 +190,69 @@ impl Gpu {
         self.grids.get(&ty).map_or(0, DeviceMemory::address)
     }
 
+    /// Whether steps may be recorded and replayed: why, or why not.
+    ///
+    /// # Errors
+    /// The reason against it.
+    pub fn graphs(&self) -> Result<&str, &str> {
+        self.graphs.as_deref().map_err(String::as_str)
+    }
+
+    /// Changes when memory that recorded launches may use was given back: recordings of an older generation are void.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Begins to record launches instead of running them. The same launches must have run before, so that scratch memory and
+    /// kernels are there.
+    ///
+    /// # Errors
+    /// The device cannot.
+    pub fn record(&mut self) -> Result<(), GpuError> {
+        self.driver.capture_begin()?;
+        self.recording = Some(0);
+        Ok(())
+    }
+
+    /// Ends the recording, also after a launch failed.
+    ///
+    /// # Errors
+    /// Something that cannot be recorded happened meanwhile.
+    pub fn recorded(&mut self) -> Result<Recording, GpuError> {
+        let launches = self.recording.take().unwrap_or(0);
+        self.driver
+            .capture_end()
+            .map(|graph| Recording { graph, launches })
+    }
+
+    /// Runs a recording of this generation.
+    ///
+    /// # Errors
+    /// The launch failed.
+    pub fn replay(&mut self, recording: Recording) -> Result<(), GpuError> {
+        let Some(trace) = &mut self.trace else {
+            return self.driver.graph_launch(recording.graph);
+        };
+        let slot = trace.begin(&Launch {
+            kernel: "(graph)",
+            grid: [recording.launches, 1, 1],
+            threads: 1,
+            args: &recording.graph.0.to_le_bytes(),
+        });
+        let result = self.driver.graph_launch(recording.graph);
+        trace.issued(slot, result.is_ok());
+        if let Ok(mark) = self.driver.mark() {
+            trace.follow(&*self.driver, slot, mark);
+        }
+        result
+    }
+
+    /// Gives a recording back.
+    pub fn forget(&mut self, recording: Recording) {
+        self.driver.graph_free(recording.graph);
+    }
+
     /// At least `bytes` of scratch memory. Its content is whatever the last user left.
     pub(crate) fn scratch(&mut self, what: Scratch, bytes: usize) -> Result<u64, GpuError> {
         if let Some(memory) = self.scratch.get(&what)
@@ -148,11 +260,19 @@ impl Gpu {
         {
             return Ok(memory.address());
         }
+        if self.recording.is_some() {
+            return Err(GpuError::Unsupported {
+                device: self.kind(),
+                what: "scratch memory that grows while launches are recorded",
+            });
+        }
         // The old block may still be read by launches in flight; a driver frees only after them.
         let size = bytes.next_multiple_of(1 << 12);
         let memory = GpuMemory::new(self.driver.clone(), size, &format!("scratch {what:?}"))?;
         let address = memory.address();
-        self.scratch.insert(what, memory);
+        if self.scratch.insert(what, memory).is_some() {
+            self.generation += 1;
+        }
         Ok(address)
     }
 
@@ -173,6 +293,10 @@ impl Gpu {
             threads,
             args: bytes_of(args),
         };
+        if let Some(launches) = &mut self.recording {
+            *launches += 1;
+            return self.driver.launch(&launch);
+        }
         let Some(trace) = &mut self.trace else {
             return self.driver.launch(&launch);
         };
@@ -204,4 +328,46 @@ fn words8<const N: usize>(grid: &[u64; N]) -> Vec<u8> {
 
 fn words4<const N: usize>(grid: &[u32; N]) -> Vec<u8> {
     grid.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decide(
+        kind: DeviceKind,
+        graph: Option<bool>,
+        trace: bool,
+        set: &str,
+    ) -> Result<String, String> {
+        let knobs = Knobs {
+            graph,
+            kernel_trace: trace,
+            ..Knobs::default()
+        };
+        graphs(kind, &knobs, &|name| {
+            set.split_once('=')
+                .filter(|(k, _)| *k == name)
+                .map(|(_, v)| v.to_owned())
+        })
+    }
+
+    #[test]
+    fn graphs_are_on_where_nothing_speaks_against_them() {
+        use DeviceKind::{Cuda, Rocm, Simt};
+        assert!(decide(Rocm, None, false, "").is_ok());
+        assert!(decide(Cuda, None, false, "AMD_SERIALIZE_KERNEL=3").is_ok());
+        assert!(decide(Rocm, None, false, "AMD_SERIALIZE_KERNEL=0").is_ok());
+        assert!(decide(Simt, None, false, "").is_err());
+        assert!(decide(Simt, Some(true), true, "").is_ok());
+        assert_eq!(
+            decide(Rocm, Some(false), false, ""),
+            Err("VT_GRAPH=0".to_owned())
+        );
+        let why = decide(Rocm, Some(true), false, "AMD_SERIALIZE_KERNEL=3").unwrap_err();
+        assert!(why.contains("AMD_SERIALIZE_KERNEL=3"), "{why}");
+        let why = decide(Cuda, None, true, "").unwrap_err();
+        assert!(why.contains("VT_KERNEL_TRACE=1"), "{why}");
+        assert!(decide(Cuda, Some(true), false, "CUDA_LAUNCH_BLOCKING=1").is_err());
+    }
 }

@@ -107,7 +107,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     fn is_done(&self, _mark: Mark) -> bool {
         true
     }
-    /// Begins to record launches instead of running them.
+    /// Begins to record launches instead of running them. Until the recording ends there must be no copy, mark or allocation.
     ///
     /// # Errors
     /// The device cannot.
@@ -137,6 +137,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
             what: "graph launch",
         })
     }
+    /// Forgets a recording, after all work that may run it.
+    fn graph_free(&self, _graph: GraphId) {}
     /// Host memory that the device copies from without a detour, if the runtime has such.
     ///
     /// # Errors

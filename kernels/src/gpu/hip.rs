@@ -435,10 +435,14 @@ impl Api for HipApi {
             end(self.stream, &raw mut graph)
         })?;
         // SAFETY: a graph, and null for the error log.
-        self.ok("hipGraphInstantiate", unsafe {
+        let made = self.ok("hipGraphInstantiate", unsafe {
             make(&raw mut exec, graph, null_mut(), null_mut(), 0)
-        })?;
-        Ok(exec.expose_provenance() as u64)
+        });
+        if let Some(destroy) = self.hip.graph_destroy {
+            // SAFETY: the same graph, which its executable form does not need.
+            let _ = unsafe { destroy(graph) };
+        }
+        made.map(|()| exec.expose_provenance() as u64)
     }
     fn graph_launch(&self, graph: u64) -> R<()> {
         let f = self
@@ -447,6 +451,14 @@ impl Api for HipApi {
             .ok_or_else(|| self.absent("hipGraphLaunch"))?;
         // SAFETY: an executable graph of `capture_end`.
         self.ok("hipGraphLaunch", unsafe { f(ptr(graph), self.stream) })
+    }
+    fn graph_free(&self, graph: u64) -> R<()> {
+        let f = self
+            .hip
+            .graph_exec_destroy
+            .ok_or_else(|| self.absent("hipGraphExecDestroy"))?;
+        // SAFETY: an executable graph of `capture_end`, which no work uses any more.
+        self.ok("hipGraphExecDestroy", unsafe { f(ptr(graph)) })
     }
 }
 

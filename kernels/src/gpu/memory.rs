@@ -93,6 +93,12 @@ impl GpuDomain {
         }
     }
 
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
+    }
+
     /// A named block.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub mod staging;
 mod stream;
 pub mod trace;
 
-pub use device::Gpu;
+pub use device::{Gpu, Recording};
 pub use driver::{Allocator, DeviceFacts, Driver, GraphId, Launch, Mark};
 pub use error::GpuError;
 pub use memory::{GpuDomain, GpuMemory};

@@ -41,6 +41,7 @@ pub(super) trait Api: Send + Sync {
     /// The recorded graph, ready to run.
     fn capture_end(&self) -> R<u64>;
     fn graph_launch(&self, graph: u64) -> R<()>;
+    fn graph_free(&self, graph: u64) -> R<()>;
 }
 
 /// Events in use at a time; an older mark counts as over once its event is taken again.
@@ -306,6 +307,14 @@ impl<A: Api> Driver for StreamDriver<A> {
     fn graph_launch(&self, graph: GraphId) -> R<()> {
         self.api.bind()?;
         self.api.graph_launch(graph.0)
+    }
+
+    fn graph_free(&self, graph: GraphId) {
+        let _ = self
+            .api
+            .bind()
+            .and_then(|()| self.api.stream_sync())
+            .and_then(|()| self.api.graph_free(graph.0));
     }
 
     fn pinned(&self, bytes: usize) -> R<Option<u64>> {

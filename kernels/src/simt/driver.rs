@@ -3,7 +3,7 @@
 use super::report::{Fault, Report};
 use super::{ffi, pool};
 use crate::device::DeviceKind;
-use crate::gpu::{Allocator, DeviceFacts, Driver, GpuError, Launch, Mark};
+use crate::gpu::{Allocator, DeviceFacts, Driver, GpuError, GraphId, Launch, Mark};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString};
 use std::sync::Mutex;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const ALIGN: usize = 256;
+const PAGE: usize = 4096;
 
 struct Block {
     layout: std::alloc::Layout,
@@ -25,6 +26,24 @@ pub struct SimtDriver {
     blocks: Mutex<BTreeMap<u64, Block>>,
     kernels: HashMap<&'static str, Entry>,
     start: Instant,
+    graphs: Mutex<Graphs>,
+    pinned: Mutex<BTreeMap<u64, std::alloc::Layout>>,
+}
+
+/// Recorded launches, and the recording under way.
+#[derive(Default)]
+struct Graphs {
+    recording: Option<Vec<Recorded>>,
+    done: BTreeMap<u64, std::sync::Arc<[Recorded]>>,
+    next: u64,
+}
+
+/// A launch with its own copy of the arguments.
+struct Recorded {
+    kernel: &'static str,
+    grid: [u32; 3],
+    threads: u32,
+    args: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -83,6 +102,8 @@ impl SimtDriver {
             blocks: Mutex::new(BTreeMap::new()),
             kernels,
             start: Instant::now(),
+            graphs: Mutex::default(),
+            pinned: Mutex::default(),
         }
     }
 
@@ -102,6 +123,25 @@ impl SimtDriver {
         self.blocks
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn graphs(&self) -> std::sync::MutexGuard<'_, Graphs> {
+        self.graphs
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Refuses what a GPU's runtime refuses while launches are recorded.
+    fn not_recording(&self, call: &'static str) -> Result<(), GpuError> {
+        if self.graphs().recording.is_none() {
+            return Ok(());
+        }
+        Err(GpuError::Call {
+            call,
+            code: 900,
+            name: "not permitted while launches are recorded".to_owned(),
+            hint: None,
+        })
     }
 
     /// Refuses a copy that leaves its allocation, as a GPU's runtime would.
@@ -153,6 +193,14 @@ impl Drop for SimtDriver {
             // SAFETY: allocated with this layout and not freed before.
             unsafe { std::alloc::dealloc(base as *mut u8, b.layout) }
         }
+        let pinned = self
+            .pinned
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (base, layout) in std::mem::take(pinned) {
+            // SAFETY: as above.
+            unsafe { std::alloc::dealloc(base as *mut u8, layout) }
+        }
     }
 }
 
@@ -166,6 +214,7 @@ impl Driver for SimtDriver {
     }
 
     fn allocate(&self, bytes: usize, label: &str) -> Result<u64, GpuError> {
+        self.not_recording("allocate")?;
         let exhausted = || GpuError::OutOfMemory {
             device: DeviceKind::Simt,
             bytes,
@@ -198,6 +247,7 @@ impl Driver for SimtDriver {
     }
 
     fn upload(&self, to: u64, from: &[u8]) -> Result<(), GpuError> {
+        self.not_recording("upload")?;
         self.check("upload", to, from.len())?;
         // SAFETY: inside one allocation, and launches are over when they return.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) }
@@ -205,6 +255,7 @@ impl Driver for SimtDriver {
     }
 
     fn download(&self, to: &mut [u8], from: u64) -> Result<(), GpuError> {
+        self.not_recording("download")?;
         self.check("download", from, to.len())?;
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) }
@@ -212,6 +263,7 @@ impl Driver for SimtDriver {
     }
 
     fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<(), GpuError> {
+        self.not_recording("copy")?;
         self.check("copy", to, bytes)?;
         self.check("copy", from, bytes)?;
         // SAFETY: both inside allocations; they may overlap.
@@ -240,6 +292,15 @@ impl Driver for SimtDriver {
         }
         let blocks: u64 = launch.grid.iter().map(|g| u64::from(*g)).product();
         if blocks == 0 {
+            return Ok(());
+        }
+        if let Some(recording) = &mut self.graphs().recording {
+            recording.push(Recorded {
+                kernel: launch.kernel,
+                grid: launch.grid,
+                threads: launch.threads,
+                args: launch.args.to_vec(),
+            });
             return Ok(());
         }
         // The map is held through the launch: nothing is freed under a kernel.
@@ -284,7 +345,7 @@ impl Driver for SimtDriver {
     }
 
     fn synchronize(&self) -> Result<(), GpuError> {
-        Ok(())
+        self.not_recording("synchronize")
     }
 
     fn mark(&self) -> Result<Mark, GpuError> {
@@ -295,5 +356,103 @@ impl Driver for SimtDriver {
 
     fn elapsed_ms(&self, from: Mark, to: Mark) -> Result<f32, GpuError> {
         Ok(to.0.saturating_sub(from.0) as f32 * 1e-6)
+    }
+
+    fn capture_begin(&self) -> Result<(), GpuError> {
+        self.not_recording("capture_begin")?;
+        self.graphs().recording = Some(Vec::new());
+        Ok(())
+    }
+
+    fn capture_end(&self) -> Result<GraphId, GpuError> {
+        let mut graphs = self.graphs();
+        let recorded = graphs.recording.take().ok_or(GpuError::Unsupported {
+            device: DeviceKind::Simt,
+            what: "the end of a recording that was not begun",
+        })?;
+        graphs.next += 1;
+        let id = graphs.next;
+        graphs.done.insert(id, recorded.into());
+        Ok(GraphId(id))
+    }
+
+    fn graph_launch(&self, graph: GraphId) -> Result<(), GpuError> {
+        let launches = self
+            .graphs()
+            .done
+            .get(&graph.0)
+            .cloned()
+            .ok_or(GpuError::Unsupported {
+                device: DeviceKind::Simt,
+                what: "a recording that was given back",
+            })?;
+        launches.iter().try_for_each(|l| {
+            self.launch(&Launch {
+                kernel: l.kernel,
+                grid: l.grid,
+                threads: l.threads,
+                args: &l.args,
+            })
+        })
+    }
+
+    fn graph_free(&self, graph: GraphId) {
+        self.graphs().done.remove(&graph.0);
+    }
+
+    fn pinned(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
+        let exhausted = || GpuError::OutOfMemory {
+            device: DeviceKind::Simt,
+            bytes,
+            what: "the host has not that much".to_owned(),
+        };
+        let layout =
+            std::alloc::Layout::from_size_align(bytes.max(1), PAGE).map_err(|_| exhausted())?;
+        // SAFETY: the layout is not empty.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        if base.is_null() {
+            return Err(exhausted());
+        }
+        let address = base.expose_provenance() as u64;
+        self.pinned
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .insert(address, layout);
+        Ok(Some(address))
+    }
+
+    fn free_pinned(&self, address: u64) {
+        let layout = self
+            .pinned
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .remove(&address);
+        if let Some(layout) = layout {
+            // SAFETY: allocated with this layout, and removed from the map only once.
+            unsafe { std::alloc::dealloc(address as *mut u8, layout) }
+        }
+    }
+
+    fn upload_pinned(&self, to: u64, from: u64, bytes: usize) -> Result<(), GpuError> {
+        self.not_recording("upload_pinned")?;
+        self.check("upload_pinned", to, bytes)?;
+        let inside = self
+            .pinned
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .range(..=from)
+            .next_back()
+            .is_some_and(|(base, l)| from - base + bytes as u64 <= l.size() as u64);
+        if !inside {
+            return Err(GpuError::Call {
+                call: "upload_pinned",
+                code: 1,
+                name: "invalid value".to_owned(),
+                hint: Some(format!("{bytes} bytes at {from:#x} are not pinned memory")),
+            });
+        }
+        // SAFETY: both ranges are inside live allocations, and they are different ones.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) }
+        Ok(())
     }
 }

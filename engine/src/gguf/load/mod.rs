@@ -4,6 +4,7 @@
 //!   them all; a stretch keeps its file's offset modulo the page size, so that reads that bypass the
 //!   page cache can land in place, and a tensor is as aligned in memory as in its file (32 bytes).
 //! - `read`: several threads, large reads, each straight into its part of the arena.
+//! - `stage`: the same reads through buffers of a device's, without an arena.
 //! - `cache`: how much of the files the page cache holds, and dropping it.
 //!
 //! Nothing is copied twice and nothing is held but the arena: peak memory is the weights plus the
@@ -12,6 +13,7 @@
 mod cache;
 mod plan;
 mod read;
+mod stage;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +29,7 @@ use super::tensor::TensorInfo;
 pub use cache::{cached_fraction, drop_cached};
 use plan::Plan;
 pub use read::plain_read;
+pub use stage::{Piece, stage};
 
 /// How files become memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,9 +97,71 @@ pub struct LoadStats {
     pub threads: usize,
     /// The fraction of the files that the page cache held before; `None` if it could not be asked.
     pub cached_before: Option<f64>,
+    /// Where the time went on the way to a device; `None` where the weights stay in host memory.
+    pub staging: Option<Staging>,
+}
+
+/// Seconds of a load to a device. Reads and copies overlap where several threads share them; each figure is then the mean of
+/// the threads, so that they add up to the load.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Staging {
+    /// Reading the file, or touching its mapping.
+    pub read: f64,
+    /// Starting copies; the whole copies where nothing overlaps.
+    pub copy: f64,
+    /// Waiting for copies to give a buffer back, or to end.
+    pub wait: f64,
+    /// Pinned buffers; 0 where nothing overlaps.
+    pub slots: usize,
+}
+
+/// The text that follows `[vt load] `.
+impl std::fmt::Display for Staging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "to the device: read {:.3} s, copy {:.3} s, wait {:.3} s",
+            self.read, self.copy, self.wait
+        )?;
+        match self.slots {
+            0 => f.write_str(" (one after the other)"),
+            n => write!(f, " (overlapped, {n} pinned buffers)"),
+        }
+    }
 }
 
 impl LoadStats {
+    /// Replaces [`LoadMode::Auto`] by what the page cache speaks for.
+    fn resolve_mode(&mut self) {
+        if self.mode == LoadMode::Auto {
+            let warm = self.cached_before.is_some_and(|fraction| fraction >= 0.5);
+            self.mode = if warm {
+                LoadMode::Buffered
+            } else {
+                LoadMode::Direct
+            };
+        }
+    }
+
+    /// A load that came in two parts, one after the other.
+    #[must_use]
+    pub fn and(mut self, other: &LoadStats) -> LoadStats {
+        self.weights_bytes += other.weights_bytes;
+        self.read_bytes += other.read_bytes;
+        self.secs += other.secs;
+        self.note = self.note.or_else(|| other.note.clone());
+        self
+    }
+
+    /// Notes that direct reads were given up.
+    fn refused(&mut self) {
+        self.note = Some(
+            "the file system refused a direct read; the rest was read through the page cache"
+                .into(),
+        );
+        self.mode = LoadMode::Buffered;
+    }
+
     /// GiB of weights per second; `None` when nothing was moved.
     pub fn gib_per_s(&self) -> Option<f64> {
         (self.secs > 0.0 && self.mode != LoadMode::InPlace)
@@ -181,6 +246,7 @@ impl Weights {
             secs: 0.0,
             threads: 1,
             cached_before: None,
+            staging: None,
         };
         if gguf.shards().iter().all(|shard| shard.path().is_none()) {
             stats.mode = LoadMode::InPlace;
@@ -194,14 +260,7 @@ impl Weights {
             ));
         }
         stats.cached_before = cached_fraction(&gguf);
-        if options.mode == LoadMode::Auto {
-            let warm = stats.cached_before.is_some_and(|fraction| fraction >= 0.5);
-            stats.mode = if warm {
-                LoadMode::Buffered
-            } else {
-                LoadMode::Direct
-            };
-        }
+        stats.resolve_mode();
         let plan = Plan::new(&gguf, &kept);
         let store = if stats.mode == LoadMode::Mmap {
             gguf.map()?;

@@ -55,7 +55,7 @@ pub(super) fn fill(
                 .as_ref()
                 .filter(|_| !refused.load(Ordering::Relaxed))
                 .map(|files| &files[job.shard]);
-            read(shard, file, job, &refused).map_err(|source| {
+            read(shard, file, job.offset, job.needed, job.out, &refused).map_err(|source| {
                 GgufError::new(
                     shard.name(),
                     Problem::Io {
@@ -69,17 +69,16 @@ pub(super) fn fill(
     };
     run(stats.threads, work)?;
     if refused.into_inner() {
-        stats.note = Some(
-            "the file system refused a direct read; the rest was read through the page cache"
-                .into(),
-        );
-        stats.mode = LoadMode::Buffered;
+        stats.refused();
     }
     Ok(())
 }
 
 /// Runs `work` on `threads` threads, this one included; the first error wins.
-fn run<E: Send>(threads: usize, work: impl Fn() -> Result<(), E> + Sync) -> Result<(), E> {
+pub(super) fn run<E: Send>(
+    threads: usize,
+    work: impl Fn() -> Result<(), E> + Sync,
+) -> Result<(), E> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
             .filter_map(|i| {
@@ -127,23 +126,26 @@ fn jobs<'a>(plan: &Plan, arena: &'a mut [u8]) -> Vec<Job<'a>> {
     jobs
 }
 
-fn read(
+/// Fills the first `needed` bytes of `out` from `offset` on, from `direct` where there is one: offset and `out` are then whole
+/// pages. A file system that refuses a direct read is remembered in `refused`.
+pub(super) fn read(
     shard: &Shard,
     direct: Option<&File>,
-    job: Job<'_>,
+    offset: u64,
+    needed: usize,
+    out: &mut [u8],
     refused: &AtomicBool,
 ) -> std::io::Result<()> {
     if let Some(file) = direct {
-        match read_whole_pages(file, job.offset, job.needed, job.out) {
+        let pages = needed.next_multiple_of(PAGE as usize).min(out.len());
+        match read_whole_pages(file, offset, needed, &mut out[..pages]) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 refused.store(true, Ordering::Relaxed)
             }
             other => return other,
         }
     }
-    shard
-        .source()
-        .read_at(job.offset, &mut job.out[..job.needed])
+    shard.source().read_at(offset, &mut out[..needed])
 }
 
 /// Reads past the page cache: offset, address and lengths stay whole pages until the file ends.
@@ -178,7 +180,7 @@ fn read_whole_pages(
 }
 
 /// Every shard opened for direct reads, or `None` with a note when one cannot be.
-fn open_direct(gguf: &Gguf, stats: &mut LoadStats) -> Option<Vec<File>> {
+pub(super) fn open_direct(gguf: &Gguf, stats: &mut LoadStats) -> Option<Vec<File>> {
     let mut files = Vec::with_capacity(gguf.shards().len());
     for shard in gguf.shards() {
         let opened = shard
