@@ -8,5 +8,11 @@ fn main() -> std::process::ExitCode {
     {
         std::process::exit(legwork::supervise::stub::main());
     }
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|a| a == legwork::stage::SHARE_VERB)
+    {
+        std::process::exit(legwork::stage::worker_main());
+    }
     legwork::cli::main()
 }

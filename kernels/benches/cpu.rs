@@ -87,11 +87,8 @@ fn bench_gemv(filter: &str) {
     }
 }
 
-fn bench_matmul(filter: &str) {
-    println!(
-        "matmul, {}, one thread, 512 x 2048 weights",
-        Isa::best().name()
-    );
+fn bench_matmul(filter: &str, isa: Isa) {
+    println!("matmul, {}, one thread, 512 x 2048 weights", isa.name());
     println!("type      rows  GFLOP/s  per row of gemv  ratio");
     let pool = Pool::new(1);
     let (n_out, n_in) = (512, 2048);
@@ -107,7 +104,7 @@ fn bench_matmul(filter: &str) {
         let Ok(one) = one else { continue };
         let mut out = vec![0.0; n_out];
         let single = best(5, || {
-            let done = gemv(Isa::best(), ty, &w, n_in, one.row(0), &mut out);
+            let done = gemv(isa, ty, &w, n_in, one.row(0), &mut out);
             black_box((&out, done.is_ok()));
         });
         for m in [4, 16, 64, 512] {
@@ -116,7 +113,7 @@ fn bench_matmul(filter: &str) {
             };
             let mut out = vec![0.0; m * n_out];
             let native = best(if m > 64 { 3 } else { 5 }, || {
-                let done = matmul(&pool, Isa::best(), matrix, &acts, &mut out, Store::Write);
+                let done = matmul(&pool, isa, matrix, &acts, &mut out, Store::Write);
                 black_box((&out, done.is_ok()));
             });
             let flops = (2 * m * n_out * n_in) as f64;
@@ -142,6 +139,10 @@ fn main() {
         .skip(1)
         .find(|a| !a.starts_with('-'))
         .unwrap_or_default();
-    bench_matmul(&filter);
+    for isa in Isa::available() {
+        if isa != Isa::Portable {
+            bench_matmul(&filter, isa);
+        }
+    }
     bench_gemv(&filter);
 }

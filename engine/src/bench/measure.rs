@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use legwork_kernels::ops::OpId;
+
 use crate::forward::{Row, Step, Wanted};
 use crate::model::{Config, OUTPUT};
 use crate::session::{EngineError, Session};
@@ -53,18 +55,36 @@ impl Test {
     }
 }
 
-/// Runs a test once to warm up and `repeats` times with the clock; seconds of each. The context of a decode test at a depth
-/// is filled once: decoding again from the same depth overwrites the same cache slots.
+/// What a test took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Samples {
+    /// Seconds of each timed run.
+    pub secs: Vec<f64>,
+    /// Seconds of each operation in one more run, where asked for.
+    pub operations: Vec<(OpId, f64)>,
+}
+
+/// Runs a test once to warm up, `repeats` times with the clock, and where `by_operation` says so once more with a clock on
+/// every operation. The context of a decode test at a depth is filled once: decoding again from the same depth overwrites
+/// the same cache slots.
 ///
 /// # Errors
 /// As [`crate::forward::Forward::step`].
-pub fn run(session: &mut Session, test: Test, repeats: usize) -> Result<Vec<f64>, EngineError> {
+pub fn run(
+    session: &mut Session,
+    test: Test,
+    repeats: usize,
+    by_operation: bool,
+) -> Result<Samples, EngineError> {
     let mut tokens = Tokens::new(session.forward.config().vocab);
     for s in 0..test.batch {
         session.prefill(&tokens.take(test.depth), 0, s)?;
     }
-    let mut samples = Vec::with_capacity(repeats);
-    for i in 0..=repeats {
+    let mut samples = Samples::default();
+    for i in 0..=repeats + usize::from(by_operation) {
+        if i > repeats {
+            session.forward.registry().time_operations(true);
+        }
         let prompt = tokens.take(test.n_prompt);
         let generated: Vec<Vec<u32>> = (0..test.n_gen).map(|_| tokens.take(test.batch)).collect();
         let started = Instant::now();
@@ -94,9 +114,15 @@ pub fn run(session: &mut Session, test: Test, repeats: usize) -> Result<Vec<f64>
             )?;
         }
         // The first pass brings caches, page tables and clocks to where the others find them.
-        if i > 0 {
-            samples.push(started.elapsed().as_secs_f64());
+        if (1..=repeats).contains(&i) {
+            samples.secs.push(started.elapsed().as_secs_f64());
         }
+    }
+    if by_operation {
+        let registry = session.forward.registry();
+        registry.time_operations(false);
+        let spent = registry.time_spent().into_iter();
+        samples.operations = spent.map(|(op, t)| (op, t.as_secs_f64())).collect();
     }
     Ok(samples)
 }

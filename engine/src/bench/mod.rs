@@ -9,5 +9,5 @@ mod measure;
 mod summary;
 
 pub use bandwidth::read_bandwidth;
-pub use measure::{Test, bytes_per_token, run};
+pub use measure::{Samples, Test, bytes_per_token, run};
 pub use summary::Summary;

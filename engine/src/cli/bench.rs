@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use clap::Args;
+use legwork_kernels::device::DeviceKind;
+use legwork_kernels::ops::OpId;
 use serde_json::{Value, json};
 
-use crate::bench::{self, Summary, Test};
+use crate::bench::{self, Samples, Summary, Test};
 use crate::events::{Events, peak_rss_bytes};
 use crate::session::{EngineError, ModelOptions, Session};
 
@@ -49,6 +51,9 @@ pub struct BenchArgs {
     /// Sequences decoded in one forward
     #[arg(long, value_name = "B", default_value_t = 1)]
     batch: usize,
+    /// Run each test once more with a clock on every operation, and print what each took (CPU only)
+    #[arg(long)]
+    ops: bool,
     /// Print a JSON list of tests, shaped as llama-bench's
     #[arg(long, conflicts_with = "md")]
     json: bool,
@@ -61,6 +66,7 @@ struct Outcome {
     test: Test,
     secs: Vec<f64>,
     speed: Vec<f64>,
+    operations: Vec<(OpId, f64)>,
 }
 
 pub(super) fn run(a: &BenchArgs, events: &Arc<Events>) -> Result<(), EngineError> {
@@ -80,11 +86,22 @@ pub(super) fn run(a: &BenchArgs, events: &Arc<Events>) -> Result<(), EngineError
         },
         Arc::clone(events),
     )?;
+    if a.ops && session.forward.device() != DeviceKind::Cpu {
+        return Err(EngineError::Usage(format!(
+            "--ops: operations on {} end after they return, so a clock around them says nothing; use --device cpu",
+            session.forward.device()
+        )));
+    }
     let mut outcomes = Vec::new();
     for test in tests {
-        let secs = bench::run(&mut session, test, a.repeat)?;
+        let Samples { secs, operations } = bench::run(&mut session, test, a.repeat, a.ops)?;
         let speed = secs.iter().map(|s| test.tokens() as f64 / s).collect();
-        outcomes.push(Outcome { test, secs, speed });
+        outcomes.push(Outcome {
+            test,
+            secs,
+            speed,
+            operations,
+        });
         eprintln!("engine: bench {} done", test.name());
     }
     // Before the bandwidth is measured, which takes memory of its own.
@@ -167,6 +184,11 @@ fn to_json(
         "samples_ns": o.secs.iter().map(|s| s * 1e9).collect::<Vec<_>>(),
         "samples_ts": o.speed,
         "warmup_discarded": 1,
+        "operations_ns": o
+            .operations
+            .iter()
+            .map(|(op, s)| (op.name().to_owned(), json!(s * 1e9)))
+            .collect::<serde_json::Map<_, _>>(),
         "load_secs": session.load_secs,
         "peak_rss_bytes": peak,
         "bytes_per_token": decode,
@@ -204,6 +226,21 @@ fn table(session: &Session, outcomes: &[Outcome], peak: Option<u64>, bandwidth: 
             s.max,
             s.spread_pct()
         );
+    }
+    for o in outcomes.iter().filter(|o| !o.operations.is_empty()) {
+        println!(
+            "\n| {}: operation | ms per token | share |\n|---|---:|---:|",
+            o.test.name()
+        );
+        let all: f64 = o.operations.iter().map(|(_, s)| s).sum();
+        for (op, secs) in &o.operations {
+            let per_token = secs * 1e3 / o.test.tokens() as f64;
+            println!(
+                "| {} | {per_token:.4} | {:.1} % |",
+                op.name(),
+                secs / all * 100.0
+            );
+        }
     }
     let depth = outcomes.iter().map(|o| o.test.depth).max().unwrap_or(0);
     println!(

@@ -219,7 +219,7 @@ impl Forward {
     pub fn step(
         &mut self,
         step: &Step<'_>,
-        mut probe: Option<&mut Probe>,
+        probe: Option<&mut Probe>,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), ModelError> {
         if step.rows.is_empty() {
@@ -230,7 +230,7 @@ impl Forward {
         if probe.is_none() && self.records(&shape) {
             self.run_recorded(&shape)?;
         } else {
-            self.launches(&shape, probe.as_deref_mut())?;
+            self.launches(&shape, probe)?;
         }
         // The first rows' logits are there; where not all fit the buffer, the others come after those have been read.
         let wanted = step.wanted.of(step.rows.len());

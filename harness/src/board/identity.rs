@@ -1,13 +1,11 @@
 //! The identity block: what the run stood on, one fact per dotted name, `null` where it could not be read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{hygiene, libraries};
 use crate::evidence::gpu;
@@ -500,21 +498,6 @@ pub fn is_network(fstype: &str) -> bool {
     ) || fstype.starts_with("fuse.") && !fstype.ends_with("overlayfs")
 }
 
-/// SHA-256 of a file, hex.
-pub fn sha256_file(path: &Path) -> io::Result<String> {
-    let mut f = File::open(path)?;
-    let mut sha = Sha256::new();
-    let mut buf = vec![0u8; 1 << 20];
-    loop {
-        let n = f.read(&mut buf)?;
-        if n == 0 {
-            break;
-        }
-        sha.update(&buf[..n]);
-    }
-    Ok(sha.finalize().iter().map(|b| format!("{b:02x}")).collect())
-}
-
 /// Remembers hashes of files that did not change since.
 #[derive(Debug, Default)]
 pub struct HashCache {
@@ -554,7 +537,7 @@ impl HashCache {
         if let Some(h) = self.known.get(&key) {
             return Some(h.clone());
         }
-        let h = sha256_file(path).ok()?;
+        let h = crate::stage::sha256_patiently(path).ok()?.0;
         self.known.insert(key, h.clone());
         self.changed = true;
         Some(h)
@@ -606,7 +589,10 @@ mod tests {
         let id = block(&Root::default(), &ask);
         assert!(id["kernel.release"].is_string() && id["cpu.threads"].as_u64().unwrap() > 0);
         assert!(id["memory.total_bytes"].as_u64().unwrap() > 1 << 20);
-        assert_eq!(id["program.self.sha256"], json!(sha256_file(&exe).unwrap()));
+        assert_eq!(
+            id["program.self.sha256"],
+            json!(crate::stage::sha256_file(&exe).unwrap().0)
+        );
         assert_eq!(id["env.HF_TOKEN"], "<masked, 1 bytes>");
         assert!(id.contains_key("gpu.count") && id.contains_key("amdgpu.cwsr_enable"));
     }

@@ -1,11 +1,13 @@
 //! A file that keeps its head and its tail.
 //!
-//! Half of the cap is head, written straight to the file. The rest goes to two segment files by turns, so that the
-//! last quarter of the cap at least is kept, with constant memory. [`CappedFile::finish`] puts the tail behind the
-//! head, with a marker line between them that says how many bytes are missing.
+//! Half of the cap is head, written straight to the file. The rest goes round in a ring file of the other half, so
+//! that memory stays constant and the disk's pages are written over instead of being made anew.
+//! [`CappedFile::close`] puts the tail behind the head, with a marker line between them that says how many bytes are
+//! missing.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A bounded output file.
@@ -15,11 +17,12 @@ pub struct CappedFile {
     head: File,
     head_cap: u64,
     head_len: u64,
-    seg_cap: u64,
-    segs: Vec<(PathBuf, File)>,
-    cur: usize,
-    cur_len: u64,
-    prev_len: u64,
+    ring: Option<(PathBuf, File)>,
+    ring_cap: u64,
+    /// Where in the ring the next byte goes.
+    at: u64,
+    /// The ring was filled once: all of it is tail.
+    wrapped: bool,
     total: u64,
     lost: u64,
     error: Option<String>,
@@ -51,11 +54,10 @@ impl CappedFile {
             head,
             head_cap: (cap / 2).max(1),
             head_len: 0,
-            seg_cap: (cap / 4).max(1),
-            segs: Vec::new(),
-            cur: 0,
-            cur_len: 0,
-            prev_len: 0,
+            ring: None,
+            ring_cap: (cap / 2).max(1),
+            at: 0,
+            wrapped: false,
             total: 0,
             lost: 0,
             error: None,
@@ -90,38 +92,35 @@ impl CappedFile {
     }
 
     fn tail(&mut self, bytes: &mut &[u8]) -> io::Result<()> {
-        if self.segs.is_empty() {
-            for i in 0..2 {
-                // Beside the file and under its whole name: output.raw and output.log have tails of their own.
-                let name = self
-                    .path
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned();
-                let p = self.path.with_file_name(format!("{name}.tail{i}"));
-                let f = OpenOptions::new()
-                    .write(true)
-                    .read(true)
-                    .create(true)
-                    .truncate(true)
-                    .open(&p)?;
-                self.segs.push((p, f));
-            }
+        if self.ring.is_none() {
+            // Beside the file and under its whole name: output.raw and output.log have tails of their own.
+            let name = self
+                .path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let p = self.path.with_file_name(format!("{name}.tail"));
+            let f = OpenOptions::new()
+                .write(true)
+                .read(true)
+                .create(true)
+                .truncate(true)
+                .open(&p)?;
+            self.ring = Some((p, f));
         }
-        if self.cur_len >= self.seg_cap {
-            self.cur = 1 - self.cur;
-            self.prev_len = self.cur_len;
-            self.cur_len = 0;
-            let f = &mut self.segs[self.cur].1;
-            f.set_len(0)?;
-            f.seek(SeekFrom::Start(0))?;
-        }
-        let n = usize::try_from(self.seg_cap - self.cur_len)
+        let Some((_, f)) = &self.ring else {
+            return Ok(());
+        };
+        let n = usize::try_from(self.ring_cap - self.at)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
-        self.segs[self.cur].1.write_all(&bytes[..n])?;
-        self.cur_len += n as u64;
+        f.write_all_at(&bytes[..n], self.at)?;
+        self.at += n as u64;
+        if self.at >= self.ring_cap {
+            self.at = 0;
+            self.wrapped = true;
+        }
         *bytes = &bytes[n..];
         Ok(())
     }
@@ -132,51 +131,46 @@ impl CappedFile {
         self.total
     }
 
-    /// Puts head and tail together and syncs the file.
-    pub fn finish(mut self) -> Kept {
+    /// Puts head and tail together. The file comes back for whoever wants to wait until the disk has it.
+    pub fn close(mut self) -> (Kept, File) {
         let mut cut = 0;
-        if !self.segs.is_empty() {
-            let kept = self.head_len + self.prev_len + self.cur_len + self.lost;
-            cut = self.total.saturating_sub(kept);
-            if let Err(e) = self.join(cut) {
+        if let Some((path, ring)) = self.ring.take() {
+            let tail = if self.wrapped { self.ring_cap } else { self.at };
+            cut = self.total.saturating_sub(self.head_len + tail + self.lost);
+            if let Err(e) = self.join(&ring, cut) {
                 self.failed(0, &e);
             }
-            for (p, _) in &self.segs {
-                let _ = std::fs::remove_file(p);
-            }
+            let _ = std::fs::remove_file(path);
         }
-        if let Err(e) = self.head.sync_data() {
-            self.failed(0, &e);
-        }
-        Kept {
+        let kept = Kept {
             total: self.total,
             cut,
             lost: self.lost,
             error: self.error,
-        }
+        };
+        (kept, self.head)
     }
 
-    fn join(&mut self, cut: u64) -> io::Result<()> {
+    fn join(&mut self, ring: &File, cut: u64) -> io::Result<()> {
         if cut > 0 {
             let marker =
                 format!("\n--- legwork: {cut} bytes cut here: output went past its cap ---\n");
             self.head.write_all(marker.as_bytes())?;
         }
-        let order = if self.prev_len > 0 {
-            vec![1 - self.cur, self.cur]
+        let spans = if self.wrapped {
+            vec![(self.at, self.ring_cap), (0, self.at)]
         } else {
-            vec![self.cur]
+            vec![(0, self.at)]
         };
         let mut first = cut > 0;
-        for i in order {
-            let f = &mut self.segs[i].1;
-            f.seek(SeekFrom::Start(0))?;
-            let mut buf = vec![0u8; 64 << 10];
-            loop {
-                let n = f.read(&mut buf)?;
-                if n == 0 {
-                    break;
-                }
+        let mut buf = vec![0u8; 256 << 10];
+        for (mut from, to) in spans {
+            while from < to {
+                let n = usize::try_from(to - from)
+                    .unwrap_or(usize::MAX)
+                    .min(buf.len());
+                ring.read_exact_at(&mut buf[..n], from)?;
+                from += n as u64;
                 let mut part = &buf[..n];
                 if std::mem::take(&mut first) {
                     // The tail begins inside a line: leave out its rest, if its end is near.
@@ -203,7 +197,7 @@ mod tests {
         f.write(b"abc\n");
         f.write(&[b'x'; 600]);
         assert_eq!(
-            f.finish(),
+            f.close().0,
             Kept {
                 total: 604,
                 ..Kept::default()
@@ -226,7 +220,7 @@ mod tests {
         for i in 0..10_000 {
             f.write(format!("line {i}\n").as_bytes());
         }
-        let k = f.finish();
+        let k = f.close().0;
         let text = std::fs::read_to_string(&p).unwrap();
         assert!(text.starts_with("line 0\nline 1\n"));
         assert!(text.ends_with("line 9998\nline 9999\n"));
@@ -236,7 +230,7 @@ mod tests {
         assert_eq!(
             std::fs::read_dir(d.path()).unwrap().count(),
             1,
-            "segments are removed"
+            "the ring is removed"
         );
     }
 
@@ -249,8 +243,7 @@ mod tests {
             a.write(b"aaaa\n");
             b.write(b"bbbb\n");
         }
-        a.finish();
-        b.finish();
+        let _ = (a.close(), b.close());
         let read = |n: &str| {
             std::fs::read_to_string(d.path().join(n))
                 .unwrap()
@@ -272,7 +265,7 @@ mod tests {
         let p = d.path().join("o.raw");
         let mut f = CappedFile::create(&p, 40).unwrap();
         f.write(b"0123456789012345678901234567");
-        let k = f.finish();
+        let k = f.close().0;
         assert_eq!(k.cut, 0);
         assert_eq!(std::fs::read(&p).unwrap(), b"0123456789012345678901234567");
     }

@@ -26,6 +26,11 @@ impl StampJudge {
         self.last_read_ns = Some(mono_ns);
     }
 
+    /// The attempt was stopped until this moment: the silence was nobody's.
+    pub fn resumed(&mut self, mono_ns: u64) {
+        self.last_read_ns = self.last_read_ns.max(Some(mono_ns));
+    }
+
     /// One read returned with so many complete lines.
     pub fn read(&mut self, mono_ns: u64, lines: u64) {
         let silence = self.last_read_ns.map_or(0, |l| mono_ns.saturating_sub(l));
@@ -80,5 +85,15 @@ mod tests {
         j.read(4118 * S, 55); // all lines stamped [ 4118s]
         assert_eq!(j.judge(), Some(Stamps::Suspect));
         assert!(j.why().unwrap().contains("55 of 119 lines"));
+    }
+
+    #[test]
+    fn silence_while_stopped_is_no_silence() {
+        let mut j = StampJudge::default();
+        j.begin(0);
+        j.read(S, 1);
+        j.resumed(60 * S);
+        j.read(61 * S, 40);
+        assert_eq!(j.judge(), Some(Stamps::Ok));
     }
 }

@@ -1,17 +1,17 @@
-//! What a board leaves after a fault: the driver's device core dumps, ROCr's GPU core files, what pstore kept of a
-//! kernel that died, and the previous boot's kernel log after a reboot.
+//! What a board leaves after a fault: the driver's device core dumps and ROCr's GPU core files.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::gpu;
-use crate::os::helper;
 use crate::os::root::Root;
 use crate::supervise::spec::CollectorNote;
+use crate::triage::context::DumpedFault;
 
+/// Bytes of a dump that are searched for a fault: it stands near the beginning.
+const DUMP_TEXT: u64 = 4 << 20;
 /// Largest device core dump that is kept.
 const DUMP_CAP: u64 = 256 << 20;
 
@@ -70,6 +70,54 @@ pub fn keep_device_dumps(
     }
 }
 
+/// The page fault that a device core dump remembers, plain or compressed; nothing when it holds none. The driver writes
+/// the last fault since it was loaded, so it may be older than the attempt (amdgpu `amdgpu_dev_coredump.c`).
+#[must_use]
+pub fn dumped_fault(dir: &Path) -> Option<DumpedFault> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .ok()?
+        .flatten()
+        .filter_map(|e| e.file_name().into_string().ok())
+        .filter(|n| n.starts_with("devcoredump"))
+        .collect();
+    names.sort();
+    names.into_iter().find_map(|file| {
+        let f = File::open(dir.join(&file)).ok()?;
+        let mut bytes = Vec::new();
+        if file.ends_with(".zst") {
+            zstd::Decoder::new(f)
+                .ok()?
+                .take(DUMP_TEXT)
+                .read_to_end(&mut bytes)
+                .ok()?;
+        } else {
+            f.take(DUMP_TEXT).read_to_end(&mut bytes).ok()?;
+        }
+        fault_in(&String::from_utf8_lossy(&bytes), &file)
+    })
+}
+
+fn fault_in(text: &str, file: &str) -> Option<DumpedFault> {
+    let at = text.find("Page fault observed")?;
+    let lines: Vec<&str> = text[at..].lines().take(4).collect();
+    let hex = |label: &str| {
+        let l = lines.iter().find(|l| l.contains(label))?;
+        u64::from_str_radix(l.rsplit_once("0x")?.1.trim(), 16).ok()
+    };
+    let address = hex("address");
+    let status = hex("status register").and_then(|s| u32::try_from(s).ok());
+    // The lines are written without a fault too, all zero.
+    if status.unwrap_or(0) == 0 && address.unwrap_or(0) == 0 {
+        return None;
+    }
+    Some(DumpedFault {
+        text: lines[..lines.len().min(3)].join("; "),
+        address,
+        status,
+        file: file.to_owned(),
+    })
+}
+
 fn compress(from: &Path, to: &Path) -> io::Result<u64> {
     let mut z = zstd::Encoder::new(File::create_new(to)?, 3)?;
     let n = io::copy(&mut File::open(from)?.take(DUMP_CAP), &mut z)?;
@@ -82,15 +130,19 @@ pub fn keep_gpu_cores(dir: &Path, cwd: &Path, since: SystemTime, notes: &mut Vec
     let is_gpu_core =
         |n: &str| n.starts_with("gpucore.") || n.starts_with("core") && n.ends_with(".gpu");
     if cwd != dir
+        && crate::stage::answers(cwd)
         && let Ok(list) = fs::read_dir(cwd)
     {
         for e in list.flatten() {
             let name = e.file_name();
+            if !name.to_str().is_some_and(is_gpu_core) {
+                continue; // not asked for more: a share that is mounted here may hang
+            }
             let fresh = e
                 .metadata()
                 .and_then(|m| m.modified())
                 .is_ok_and(|t| t + Duration::from_secs(1) >= since);
-            if name.to_str().is_some_and(is_gpu_core) && fresh {
+            if fresh {
                 let to = dir.join(&name);
                 if fs::rename(e.path(), &to).is_err() && fs::copy(e.path(), &to).is_ok() {
                     let _ = fs::remove_file(e.path());
@@ -111,72 +163,6 @@ pub fn keep_gpu_cores(dir: &Path, cwd: &Path, since: SystemTime, notes: &mut Vec
             });
         }
     }
-}
-
-/// After a reboot in the middle of an attempt: keeps what pstore and the journal hold of the kernel that died.
-/// Writes `pstore/` and `kernel.previous.log` into the attempt's folder.
-pub fn keep_previous_boot(root: &Root, dir: &Path) -> Vec<CollectorNote> {
-    let mut notes = Vec::new();
-    let mut files = Vec::new();
-    for place in ["/sys/fs/pstore", "/var/lib/systemd/pstore"] {
-        if root.exists(place) {
-            files.extend(
-                root.list(place)
-                    .into_iter()
-                    .map(|n| PathBuf::from(place).join(n)),
-            );
-        }
-    }
-    let mut kept = 0;
-    for f in &files {
-        if let (Some(b), Some(name)) = (root.read(f, 16 << 20), f.file_name()) {
-            let ok = fs::create_dir_all(dir.join("pstore"))
-                .and_then(|()| fs::write(dir.join("pstore").join(name), b));
-            kept += usize::from(ok.is_ok());
-        }
-    }
-    notes.push(CollectorNote {
-        name: "pstore".into(),
-        ok: kept > 0,
-        note: if kept > 0 {
-            format!("{kept} file(s)")
-        } else {
-            "pstore holds nothing".into()
-        },
-    });
-    if root.is_fake() {
-        return notes;
-    }
-    let log = helper::find("journalctl").and_then(|j| {
-        let mut c = Command::new(j);
-        c.args([
-            "-k",
-            "-b",
-            "-1",
-            "-o",
-            "short-monotonic",
-            "--no-pager",
-            "-q",
-            "-n",
-            "5000",
-        ]);
-        helper::run_bounded(c, Duration::from_secs(20), 16 << 20)
-            .ok()
-            .filter(|o| o.success && !o.output.is_empty())
-    });
-    let (ok, note) = match log {
-        Some(o) => (
-            fs::write(dir.join("kernel.previous.log"), &o.output).is_ok(),
-            format!("{} bytes in kernel.previous.log", o.output.len()),
-        ),
-        None => (false, "no journal of the previous boot (mend: mkdir -p /var/log/journal, then restart journald)".into()),
-    };
-    notes.push(CollectorNote {
-        name: "previous-kernel-log".into(),
-        ok,
-        note,
-    });
-    notes
 }
 
 #[cfg(test)]
@@ -214,6 +200,35 @@ mod tests {
     }
 
     #[test]
+    fn the_fault_in_a_dump_is_read_and_zeros_are_none() {
+        let d = tempfile::tempdir().unwrap();
+        let text = |addr: &str, status: &str| {
+            format!(
+                "**** AMDGPU Device Coredump ****\nversion: 1\n\n[gfxhub] Page fault observed\nFaulty page starting at address: {addr}\nProtection fault status register: {status}\n\n"
+            )
+        };
+        fs::write(
+            d.path().join("devcoredump.bin"),
+            text("0x0000000000000000", "0x0"),
+        )
+        .unwrap();
+        assert_eq!(dumped_fault(d.path()), None);
+        let z = zstd::encode_all(text("0x00007f12345000", "0x801031").as_bytes(), 3).unwrap();
+        fs::write(d.path().join("devcoredump.0.zst"), z).unwrap();
+        let f = dumped_fault(d.path()).unwrap();
+        assert_eq!(
+            (f.address, f.status),
+            (Some(0x007f_1234_5000), Some(0x0080_1031))
+        );
+        assert_eq!(f.file, "devcoredump.0.zst");
+        assert!(
+            f.text.starts_with("Page fault observed; Faulty page"),
+            "{}",
+            f.text
+        );
+    }
+
+    #[test]
     fn gpu_cores_are_taken_out_of_the_working_directory() {
         let (dir, cwd) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let since = SystemTime::now();
@@ -224,17 +239,5 @@ mod tests {
         keep_gpu_cores(dir.path(), cwd.path(), since, &mut notes);
         assert_eq!(notes.len(), 2, "{notes:?}");
         assert_eq!(fs::read_dir(cwd.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn pstore_is_copied() {
-        let (d, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        write(&d.path().join("sys/fs/pstore/dmesg-efi-1"), "Panic#1");
-        let notes = keep_previous_boot(&Root::new(Some(d.path())), out.path());
-        assert!(notes[0].ok);
-        assert_eq!(
-            fs::read_to_string(out.path().join("pstore/dmesg-efi-1")).unwrap(),
-            "Panic#1"
-        );
     }
 }

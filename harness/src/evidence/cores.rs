@@ -169,6 +169,7 @@ fn locate(set: &CoreSetup, gone: &Gone) -> Result<PathBuf, String> {
                 dirs.extend(gone.cwd.iter().chain([&set.cwd]).map(|d| d.join(sub)));
             }
             dirs.dedup();
+            dirs.retain(|d| crate::stage::answers(d));
             for d in &dirs {
                 if let Some(f) = newest(d, &parts, set.started) {
                     return Ok(f);

@@ -31,6 +31,10 @@ pub const GPU_COLUMNS: &[&str] = &[
     "gm_throttle_thm_gfx",
     "gm_throttle_thm_soc",
     "kfd_evicted_ms",
+    "kfd_vram_bytes",
+    "kfd_sdma_us",
+    "kfd_queues",
+    "kfd_cu_occupancy",
 ];
 
 /// One AMD GPU of the board.
@@ -109,9 +113,9 @@ impl GpuReader {
         self.card.is_none()
     }
 
-    /// One sample; `None` without a GPU.
+    /// One sample; `None` without a GPU. `own` are the attempt's processes.
     #[must_use]
-    pub fn sample(&mut self, root: &Root) -> Option<GpuSample> {
+    pub fn sample(&mut self, root: &Root, own: &[i32]) -> Option<GpuSample> {
         let c = self.card.as_ref()?;
         let d = &c.device;
         let busy = |c: &Card| root.int(c.device.join("gpu_busy_percent"));
@@ -158,7 +162,14 @@ impl GpuReader {
         for i in 0..7 {
             cells.push(cell(g.and_then(|g| g.throttle[i])));
         }
-        cells.push(cell(kfd_evicted_ms(root)));
+        let kfd = Kfd::read(root, own);
+        cells.extend([
+            cell(kfd.evicted_ms),
+            cell(kfd.vram_bytes),
+            cell(kfd.sdma_us),
+            cell(kfd.queues),
+            cell(kfd.cu_occupancy),
+        ]);
         Some(GpuSample { busy_pct, cells })
     }
 }
@@ -172,28 +183,58 @@ pub fn current_clock(table: &str) -> Option<u64> {
     value.get(..end)?.parse().ok()
 }
 
-/// Milliseconds for which queues of any process were evicted, summed over `/sys/class/kfd/kfd/proc`.
-fn kfd_evicted_ms(root: &Root) -> Option<u64> {
-    if !root.exists("/sys/class/kfd/kfd/proc") {
-        return None;
-    }
-    let mut sum = None;
-    for pid in root.list("/sys/class/kfd/kfd/proc") {
-        let base = PathBuf::from("/sys/class/kfd/kfd/proc").join(&pid);
-        for s in root
-            .list(&base)
-            .into_iter()
-            .filter(|n| n.starts_with("stats_"))
-        {
-            if let Some(ms) = root
-                .int(base.join(s).join("evicted_ms"))
-                .and_then(|v| u64::try_from(v).ok())
-            {
-                *sum.get_or_insert(0) += ms;
+/// What the compute driver tells of processes under `/sys/class/kfd/kfd/proc/PID/`, summed over GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Kfd {
+    /// Milliseconds for which queues of any process were evicted (`stats_GPU/evicted_ms`): a neighbour's eviction stops
+    /// ours, too.
+    evicted_ms: Option<u64>,
+    /// Device memory of the attempt's processes (`vram_GPU`).
+    vram_bytes: Option<u64>,
+    /// Time of their copies on the copy engines, µs (`sdma_GPU`).
+    sdma_us: Option<u64>,
+    /// Their queues (`queues/N`).
+    queues: Option<u64>,
+    /// Compute units with waves of theirs (`stats_GPU/cu_occupancy`).
+    cu_occupancy: Option<u64>,
+}
+
+impl Kfd {
+    fn read(root: &Root, own: &[i32]) -> Kfd {
+        let mut k = Kfd::default();
+        let proc = PathBuf::from("/sys/class/kfd/kfd/proc");
+        if !root.exists(&proc) {
+            return k;
+        }
+        let int = |p: PathBuf| root.int(p).and_then(|v| u64::try_from(v).ok());
+        let add = |sum: &mut Option<u64>, v: Option<u64>| {
+            if let Some(v) = v {
+                *sum = Some(sum.unwrap_or(0).saturating_add(v));
+            }
+        };
+        for pid in root.list(&proc) {
+            let base = proc.join(&pid);
+            // A fake board cannot know our pids: there every process is the attempt's.
+            let ours = root.is_fake() || pid.parse().is_ok_and(|p: i32| own.contains(&p));
+            for name in root.list(&base) {
+                let at = base.join(&name);
+                if name.starts_with("stats_") {
+                    add(&mut k.evicted_ms, int(at.join("evicted_ms")));
+                    if ours {
+                        add(&mut k.cu_occupancy, int(at.join("cu_occupancy")));
+                    }
+                } else if ours && name.starts_with("vram_") {
+                    add(&mut k.vram_bytes, int(at));
+                } else if ours && name.starts_with("sdma_") {
+                    add(&mut k.sdma_us, int(at));
+                } else if ours && name == "queues" {
+                    let n = root.list(&at).len();
+                    add(&mut k.queues, u64::try_from(n).ok());
+                }
             }
         }
+        k
     }
-    sum
 }
 
 /// The part of `gpu_metrics` v3.0 (APUs; kernel `struct gpu_metrics_v3_0`) that legs need. A field whose bits are
@@ -249,6 +290,36 @@ impl GpuMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kfd_tells_of_own_processes_and_of_everybodys_evictions() {
+        let d = tempfile::tempdir().unwrap();
+        let put = |p: &str, t: &str| {
+            let p = d.path().join("sys/class/kfd/kfd/proc").join(p);
+            std::fs::create_dir_all(p.parent().unwrap()).unwrap();
+            std::fs::write(p, t).unwrap();
+        };
+        assert_eq!(Kfd::read(&Root::new(Some(d.path())), &[]), Kfd::default());
+        put("4711/vram_51584", "1073741824\n");
+        put("4711/sdma_51584", "250\n");
+        put("4711/stats_51584/evicted_ms", "12\n");
+        put("4711/stats_51584/cu_occupancy", "40\n");
+        put("4711/queues/0/gpuid", "51584\n");
+        put("4711/queues/1/gpuid", "51584\n");
+        put("99/stats_51584/evicted_ms", "8\n");
+        put("99/stats_51584/cu_occupancy", "0\n");
+        let k = Kfd::read(&Root::new(Some(d.path())), &[]);
+        assert_eq!(
+            k,
+            Kfd {
+                evicted_ms: Some(20),
+                vram_bytes: Some(1 << 30),
+                sdma_us: Some(250),
+                queues: Some(2),
+                cu_occupancy: Some(40),
+            }
+        );
+    }
 
     #[test]
     fn the_starred_clock_is_the_current_one() {

@@ -9,5 +9,6 @@ pub mod cores;
 pub mod elf_core;
 pub mod gpu;
 pub mod kmsg;
+pub mod previous_boot;
 pub mod snapshot;
 pub mod telemetry;

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::os::helper;
@@ -27,15 +28,63 @@ pub struct Snapshot {
     pub notes: Vec<String>,
     /// `pid comm state wchan` of every process in uninterruptible sleep.
     pub sleepers: Vec<String>,
+    /// Kernel functions that they wait in.
+    pub wchans: Vec<String>,
+    /// Kernel stack of the first of them, where it may be read.
+    pub stack: Option<String>,
+}
+
+/// As [`take`], but no longer than `limit`: a process that hangs inside the kernel with its memory locked holds
+/// whoever reads its maps.
+#[must_use]
+pub fn take_within(dir: &Path, label: &str, alive: &[Stat], limit: Duration) -> Snapshot {
+    let so_far = Arc::new(Mutex::new(Snapshot::default()));
+    let (shared, dir, label, alive) = (
+        Arc::clone(&so_far),
+        dir.to_owned(),
+        label.to_owned(),
+        alive.to_vec(),
+    );
+    let taking = std::thread::spawn(move || {
+        let done = take_into(&dir, &label, &alive, &|s| {
+            if let Ok(mut p) = shared.lock() {
+                p.clone_from(s);
+            }
+        });
+        if let Ok(mut p) = shared.lock() {
+            *p = done;
+        }
+    });
+    let until = Instant::now() + limit;
+    while !taking.is_finished() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut snap = so_far.lock().map(|s| s.clone()).unwrap_or_default();
+    if !taking.is_finished() {
+        snap.notes
+            .push("reading memory maps was given up: a process holds its own locked".into());
+    }
+    snap
 }
 
 /// Takes stacks of `alive` into files of `dir`, named with `label`.
 #[must_use]
 pub fn take(dir: &Path, label: &str, alive: &[Stat]) -> Snapshot {
+    take_into(dir, label, alive, &|_| {})
+}
+
+fn take_into(dir: &Path, label: &str, alive: &[Stat], tell: &dyn Fn(&Snapshot)) -> Snapshot {
     let mut snap = Snapshot::default();
     let mut text = format!("# stacks taken at: {label}\n");
     for s in alive.iter().take(MOST_PROCESSES) {
         describe(&mut text, s, &mut snap);
+    }
+    append(dir, "stacks.txt", &text, &mut snap.notes);
+    tell(&snap);
+    text.clear();
+    // Last, since these wait for a lock of the process.
+    for s in alive.iter().take(MOST_PROCESSES) {
+        memory(&mut text, s);
     }
     if alive.len() > MOST_PROCESSES {
         snap.notes.push(format!(
@@ -107,16 +156,19 @@ fn describe(out: &mut String, s: &Stat, snap: &mut Snapshot) {
     if s.state == 'D' {
         snap.sleepers
             .push(format!("{} {} D {wchan}", s.pid, s.comm));
+        if !wchan.is_empty() && wchan != "0" && !snap.wchans.contains(&wchan) {
+            snap.wchans.push(wchan.clone());
+        }
+        if snap.stack.is_none() {
+            snap.stack = procfs::read_text(format!("{p}/stack")).filter(|t| !t.trim().is_empty());
+        }
     }
-    let cmdline = procfs::read_text(format!("{p}/cmdline"))
-        .unwrap_or_default()
-        .replace('\0', " ");
     let _ = writeln!(
         out,
         "\n== pid {} comm {} state {} ppid {}",
         s.pid, s.comm, s.state, s.ppid
     );
-    let _ = writeln!(out, "cmdline: {cmdline}\nwchan: {wchan}");
+    let _ = writeln!(out, "wchan: {wchan}");
     for f in ["status", "stack", "syscall", "io"] {
         if let Some(t) = procfs::read_text(format!("{p}/{f}")) {
             let _ = writeln!(out, "-- {f}\n{}", t.trim_end());
@@ -141,10 +193,20 @@ fn describe(out: &mut String, s: &Stat, snap: &mut Snapshot) {
             );
         }
     }
+    snap.processes += 1;
+}
+
+/// Command line and maps.
+fn memory(out: &mut String, s: &Stat) {
+    let p = format!("/proc/{}", s.pid);
+    let _ = writeln!(out, "\n== memory of pid {} comm {}", s.pid, s.comm);
+    let cmdline = procfs::read_text(format!("{p}/cmdline"))
+        .unwrap_or_default()
+        .replace('\0', " ");
+    let _ = writeln!(out, "cmdline: {cmdline}");
     if let Some(m) = procfs::read_capped(format!("{p}/maps"), 256 << 10) {
         let _ = writeln!(out, "-- maps\n{}", String::from_utf8_lossy(&m).trim_end());
     }
-    snap.processes += 1;
 }
 
 #[cfg(test)]
@@ -158,6 +220,7 @@ mod tests {
         let mut text = String::new();
         let mut snap = Snapshot::default();
         describe(&mut text, &me, &mut snap);
+        memory(&mut text, &me);
         append(d.path(), "stacks.txt", &text, &mut snap.notes);
         let t = std::fs::read_to_string(d.path().join("stacks.txt")).unwrap();
         assert!(t.contains(&format!("== pid {}", me.pid)));

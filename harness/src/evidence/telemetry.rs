@@ -36,6 +36,9 @@ const HOST_COLUMNS: &[&str] = &[
     "tree_write_bytes",
 ];
 
+/// How often the disks are looked at.
+const DISK_EVERY: Duration = Duration::from_millis(100);
+
 /// The latest sample.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
@@ -51,6 +54,8 @@ pub struct Sample {
     pub cpu_ns: Option<u64>,
     /// Highest GPU busy percentage of the board's GPUs.
     pub gpu_busy_pct: Option<f64>,
+    /// A watched disk is below its floor; in words.
+    pub disk_low: Option<String>,
 }
 
 /// Where a sampler gets its facts.
@@ -69,6 +74,10 @@ pub struct SamplerSetup {
     pub alive: Box<dyn Fn() -> Vec<Stat> + Send>,
     /// CPU time of the whole tree, µs, where a control group counts it.
     pub group_cpu_usec: Box<dyn Fn() -> Option<u64> + Send>,
+    /// Places whose free space is watched.
+    pub disks: Vec<PathBuf>,
+    /// Their floor, bytes, if it is not the usual one.
+    pub disk_floor: Option<u64>,
 }
 
 /// A running sampler.
@@ -145,8 +154,24 @@ fn run(set: &SamplerSetup, latest: &Mutex<Sample>, stop: &Wake) -> (u64, Option<
                 }
             }
         }
-        if stop.sleep(set.every) {
-            return (rows, error);
+        // A leg can fill a disk faster than rows are due.
+        let mut left = set.every;
+        while !left.is_zero() {
+            let nap = if set.disks.is_empty() {
+                left
+            } else {
+                left.min(DISK_EVERY)
+            };
+            if stop.sleep(nap) {
+                return (rows, error);
+            }
+            left = left.saturating_sub(nap);
+            if let Some(low) = process::low_disk(&set.disks, set.disk_floor)
+                && let Ok(mut l) = latest.lock()
+            {
+                l.at_ns = clock::mono_ns();
+                l.disk_low = Some(low);
+            }
         }
     }
 }
@@ -181,7 +206,8 @@ fn take(set: &SamplerSetup, gpu: &mut GpuReader, peak: &mut Option<u64>) -> (Sam
         let ticks: u64 = alive.iter().map(|s| s.cpu_ticks).sum();
         (!alive.is_empty()).then(|| ticks * (1_000_000_000 / procfs::ticks_per_second()))
     });
-    let gpu_row = gpu.sample(&set.root);
+    let own: Vec<i32> = alive.iter().map(|s| s.pid).collect();
+    let gpu_row = gpu.sample(&set.root, &own);
     let sample = Sample {
         at_ns: now,
         processes: alive.len(),
@@ -189,6 +215,7 @@ fn take(set: &SamplerSetup, gpu: &mut GpuReader, peak: &mut Option<u64>) -> (Sam
         peak_rss_bytes: *peak,
         cpu_ns,
         gpu_busy_pct: gpu_row.as_ref().and_then(|g| g.busy_pct),
+        disk_low: process::low_disk(&set.disks, set.disk_floor),
     };
     let psi =
         |what: &str, kind: &str| psi_avg10(&set.root.text(format!("/proc/pressure/{what}"))?, kind);

@@ -25,6 +25,8 @@ pub enum Fate {
         begun: chrono::DateTime<chrono::Utc>,
         /// Boot id then.
         boot_id: Option<String>,
+        /// CLOCK_MONOTONIC of that boot when it began, nanoseconds.
+        begun_mono_ns: Option<u64>,
         /// An earlier resumption has already planned the step that makes up for it.
         made_up: bool,
     },
@@ -37,6 +39,10 @@ pub struct StepFate {
     pub step: Step,
     /// Its fate.
     pub fate: Fate,
+    /// The folder of its last beginning, relative to the run directory.
+    pub dir: Option<String>,
+    /// Its attempt is in the archive, as far as the journal knows.
+    pub archived: bool,
 }
 
 /// Decides for every planned step. `boot_id` is this machine's now; `evidence` tells whether an attempt's folder
@@ -70,19 +76,20 @@ pub fn fates(
                     step: s,
                     dir,
                     boot_id,
-                } if s.n == step.n => Some((dir.clone(), boot_id.clone(), r.at)),
+                } if s.n == step.n => Some((dir.clone(), boot_id.clone(), r.at, r.mono_ns)),
                 _ => None,
             });
+            let dir = begun.as_ref().map(|b| b.0.clone());
             let fate = match (ended, begun) {
                 (Some(attempt), _) => Fate::Done(attempt),
-                (None, Some((dir, then, begun))) => {
+                (None, Some((dir, then, begun, mono_ns))) => {
                     let rebooted =
                         then.is_some() && boot_id.is_some() && then.as_deref() != boot_id;
                     if rebooted || evidence(Path::new(&dir)) {
                         {
                             let again = |r: &super::Record| matches!(&r.entry, Entry::Again { of, .. } if *of == step.n);
                             let made_up = journal.records.iter().any(again);
-                            Fate::Lost { dir, rebooted, begun, boot_id: then, made_up }
+                            Fate::Lost { dir, rebooted, begun, boot_id: then, begun_mono_ns: Some(mono_ns).filter(|&n| n > 0), made_up }
                         }
                     } else {
                         Fate::Redo
@@ -90,7 +97,15 @@ pub fn fates(
                 }
                 (None, None) => Fate::Redo,
             };
-            StepFate { step, fate }
+            let archived = journal.records.iter().any(|r| {
+                matches!(&r.entry, Entry::Archived { n, error: None, .. } if *n == step.n)
+            });
+            StepFate {
+                step,
+                fate,
+                dir,
+                archived,
+            }
         })
         .collect()
 }

@@ -15,6 +15,33 @@ pub struct Writer {
     /// Locked as long as it is open: two harnesses never write one journal.
     file: Flock<File>,
     seq: u64,
+    fall: Option<Fall>,
+}
+
+/// Where this process is to die, for tests of resumption: `LEGWORK_KILL_AT=N-` just before record N is written, `N/` in
+/// the middle of it, `N+` just after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fall {
+    seq: u64,
+    how: char,
+}
+
+impl Fall {
+    fn ordered() -> Option<Fall> {
+        let text = std::env::var("LEGWORK_KILL_AT").ok()?;
+        let how = text.chars().last().filter(|c| "-/+".contains(*c))?;
+        let seq = text.strip_suffix(how)?.parse().ok()?;
+        Some(Fall { seq, how })
+    }
+
+    /// As `kill -9` would: nothing is flushed, nothing is told.
+    fn fall() {
+        // SAFETY: ends this process; nothing returns.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        loop {
+            std::thread::park();
+        }
+    }
 }
 
 fn lock(file: File) -> std::io::Result<Flock<File>> {
@@ -39,6 +66,7 @@ impl Writer {
         Ok(Writer {
             file: lock(file)?,
             seq: 0,
+            fall: Fall::ordered(),
         })
     }
 
@@ -57,7 +85,11 @@ impl Writer {
                 file.write_all(b"\n")?;
             }
         }
-        Ok(Writer { file, seq })
+        Ok(Writer {
+            file,
+            seq,
+            fall: Fall::ordered(),
+        })
     }
 
     /// Appends one record: a single write, so that two records never mix.
@@ -74,7 +106,20 @@ impl Writer {
         };
         let mut line = serde_json::to_vec(&record).map_err(std::io::Error::other)?;
         line.push(b'\n');
-        self.file.write_all(&line)
+        let how = self.fall.filter(|f| f.seq == self.seq).map(|f| f.how);
+        match how {
+            Some('-') => Fall::fall(),
+            Some('/') => {
+                let _ = self.file.write_all(&line[..line.len() / 2]);
+                Fall::fall();
+            }
+            _ => {}
+        }
+        self.file.write_all(&line)?;
+        if how == Some('+') {
+            Fall::fall();
+        }
+        Ok(())
     }
 
     /// Appends one record and waits until it is on the disk.

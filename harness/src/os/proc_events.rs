@@ -18,7 +18,7 @@ const EVENT_COMM: u32 = 0x200;
 const EVENT_COREDUMP: u32 = 0x4000_0000;
 const EVENT_EXIT: u32 = 0x8000_0000;
 
-/// One event about a whole process (threads are left out). `mono_ns` is the kernel's CLOCK_MONOTONIC.
+/// One event about a whole process (of threads only their ends by a signal are kept). `mono_ns` is the kernel's CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcEvent {
     /// A process was made.
@@ -50,6 +50,13 @@ pub enum ProcEvent {
         mono_ns: u64,
         /// Which.
         pid: i32,
+    },
+    /// A thread other than the main one ended by a signal: so did its process, which may have lost its main thread before.
+    ThreadExit {
+        /// Its process.
+        pid: i32,
+        /// Its wait status.
+        status: u32,
     },
     /// A process ended.
     Exit {
@@ -99,7 +106,7 @@ impl ProcEvents {
             return Err(io::Error::last_os_error());
         }
         // A burst of forks must not overflow the queue; as root the limit may be exceeded.
-        let _ = set_int(&socket, libc::SO_RCVBUFFORCE, 16 << 20);
+        let _ = set_int(&socket, libc::SO_RCVBUFFORCE, 64 << 20);
         let this = ProcEvents { socket };
         this.send(MCAST_LISTEN)?;
         Ok(this)
@@ -215,7 +222,11 @@ fn parse(b: &[u8]) -> Option<ProcEvent> {
             })
         }
         EVENT_COREDUMP => Some(ProcEvent::CoreDump { mono_ns, pid: tgid }),
-        EVENT_EXIT if pid == tgid => Some(ProcEvent::Exit {
+        EVENT_EXIT if pid != tgid => {
+            let status = u32_at(b, 24);
+            (status & 0x7f != 0).then_some(ProcEvent::ThreadExit { pid: tgid, status })
+        }
+        EVENT_EXIT => Some(ProcEvent::Exit {
             mono_ns,
             pid,
             status: u32_at(b, 24),
@@ -278,6 +289,13 @@ mod tests {
             })
         );
         assert_eq!(parse(&event(EVENT_EXIT, &[21, 20, 0, 17, 9, 9])), None);
+        assert_eq!(
+            parse(&event(EVENT_EXIT, &[21, 20, 0x8b, 17, 9, 9])),
+            Some(ProcEvent::ThreadExit {
+                pid: 20,
+                status: 0x8b
+            })
+        );
         assert_eq!(parse(&event(EVENT_EXEC, &[1])), None);
         assert_eq!(parse(&[]), None);
     }

@@ -140,6 +140,32 @@ pub fn free_bytes(path: &std::path::Path) -> Option<u64> {
     Some((s.blocks_available() as u64).saturating_mul(s.fragment_size() as u64))
 }
 
+/// Free bytes that are kept for reports: the smaller of 512 MiB and a twentieth of the file system that holds `path`.
+#[must_use]
+pub fn disk_floor(path: &std::path::Path) -> Option<u64> {
+    let s = nix::sys::statvfs::statvfs(path).ok()?;
+    #[allow(clippy::unnecessary_cast)]
+    let size = (s.blocks() as u64).saturating_mul(s.fragment_size() as u64);
+    Some((size / 20).min(512 << 20))
+}
+
+/// The first of these places whose free space is below its floor, in words. `floor` replaces the usual one.
+#[must_use]
+pub fn low_disk(places: &[std::path::PathBuf], floor: Option<u64>) -> Option<String> {
+    places.iter().find_map(|p| {
+        let free = free_bytes(p)?;
+        let floor = floor.or_else(|| disk_floor(p))?;
+        (free < floor).then(|| {
+            format!(
+                "no space left: {} has {} MiB free, and {} MiB are kept for reports",
+                p.display(),
+                free >> 20,
+                floor.div_ceil(1 << 20)
+            )
+        })
+    })
+}
+
 /// Whether we run as root.
 #[must_use]
 pub fn is_root() -> bool {
@@ -178,6 +204,15 @@ mod tests {
                 core_dumped: false
             }
         );
+    }
+
+    #[test]
+    fn a_floor_above_what_is_free_is_low() {
+        let here = [std::env::temp_dir()];
+        assert_eq!(low_disk(&here, Some(0)), None);
+        let low = low_disk(&here, Some(u64::MAX)).unwrap();
+        assert!(low.starts_with("no space left") && low.contains("MiB free"));
+        assert_eq!(low_disk(&["/no/such/place".into()], Some(u64::MAX)), None);
     }
 
     #[test]

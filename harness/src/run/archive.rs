@@ -1,24 +1,19 @@
 //! Copies finished attempts away while the run goes on, and writes `SHA256SUMS`.
 //!
-//! The local copy is the truth. An archive on a share may be slow or gone: a copy is tried three times, in a thread of its
-//! own with a deadline, and when it fails the run goes on and the report says where the local copy lies.
+//! The local copy is the truth. An archive on a share may be slow or gone: a copy is tried three times, by a child with a
+//! deadline, and when it fails the run goes on and the report says where the local copy lies.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
 
-use crate::stage::{copy_verified, sha256_file};
-
-/// How long the archive may take for `bytes`: a minute, and the time at 5 MB/s.
-fn patience(bytes: u64) -> Duration {
-    Duration::from_secs(60 + bytes / 5_000_000)
-}
+use crate::stage::{archive_patiently, copy_all, sha256_file};
 
 /// The archive of one run.
 #[derive(Debug)]
 pub(super) struct Archive {
     to: Option<PathBuf>,
+    /// The executable whose child copies; without one it is done here.
+    worker: Option<PathBuf>,
     /// The archive did not answer within its time: it is not asked again.
     dead: bool,
     /// Hashes by path relative to the run directory.
@@ -37,9 +32,14 @@ pub(super) struct Archived {
 }
 
 impl Archive {
-    pub(super) fn new(archive: Option<&Path>, run_id: &str) -> Archive {
+    pub(super) fn new(archive: Option<&Path>, run_id: &str, worker: Option<PathBuf>) -> Archive {
         Archive {
-            to: archive.map(|a| a.join(run_id)),
+            to: archive.map(|a| {
+                std::path::absolute(a)
+                    .unwrap_or_else(|_| a.to_owned())
+                    .join(run_id)
+            }),
+            worker,
             dead: false,
             sums: BTreeMap::new(),
         }
@@ -63,21 +63,18 @@ impl Archive {
                 error: Some("the archive did not answer before and was not asked again".to_owned()),
             });
         }
-        let (sender, receiver) = mpsc::channel();
-        let (from, target) = (run_dir.to_owned(), to.clone());
-        std::thread::spawn(move || {
-            // The receiver may have given up; then nobody wants to know.
-            let _ = sender.send(copy_all(&from, &target, &files));
-        });
-        let result = receiver.recv_timeout(patience(bytes));
+        let result = match &self.worker {
+            Some(exe) => archive_patiently(exe, run_dir, &to, &files, bytes),
+            None => Ok(copy_all(run_dir, &to, &files)),
+        };
         Some(match result {
             Ok((files, error)) => Archived { to, files, error },
-            Err(_) => {
+            Err(e) => {
                 self.dead = true;
                 Archived {
                     to,
                     files: 0,
-                    error: Some(format!("no answer within {} s", patience(bytes).as_secs())),
+                    error: Some(e.to_string()),
                 }
             }
         })
@@ -105,25 +102,6 @@ impl Archive {
             .collect();
         super::dir::write_whole(&run_dir.join("SHA256SUMS"), text.as_bytes())
     }
-}
-
-fn copy_all(run_dir: &Path, target: &Path, files: &[PathBuf]) -> (usize, Option<String>) {
-    let mut copied = 0;
-    for file in files {
-        let to = target.join(file);
-        if let Some(parent) = to.parent()
-            && let Err(e) = std::fs::create_dir_all(parent)
-        {
-            return (copied, Some(format!("{}: {e}", parent.display())));
-        }
-        // A report is written more than once: the archive's copy is replaced.
-        let _ = std::fs::remove_file(&to);
-        if let Err(e) = copy_verified("archive", &run_dir.join(file), &to, Some(0o644)) {
-            return (copied, Some(e.to_string()));
-        }
-        copied += 1;
-    }
-    (copied, None)
 }
 
 /// Regular files below a folder of the run directory, relative to it, sorted. Links are not followed.
@@ -157,7 +135,7 @@ mod tests {
         std::fs::create_dir_all(run.join("attempts/001-a-r1")).unwrap();
         std::fs::write(run.join("attempts/001-a-r1/output.raw"), "abc").unwrap();
         std::fs::write(run.join("report.json"), "").unwrap();
-        let mut a = Archive::new(Some(&archive), "run");
+        let mut a = Archive::new(Some(&archive), "run", None);
         let done = a.take(&run, "attempts/001-a-r1").unwrap();
         assert_eq!((done.files, done.error), (1, None));
         assert_eq!(
@@ -182,7 +160,7 @@ mod tests {
         std::fs::write(run.join("attempts/x/f"), "1").unwrap();
         let blocked = dir.path().join("blocked");
         std::fs::write(&blocked, "a file, not a folder").unwrap();
-        let mut a = Archive::new(Some(&blocked), "run");
+        let mut a = Archive::new(Some(&blocked), "run", None);
         let done = a.take(&run, "attempts/x").unwrap();
         assert!(done.error.is_some() && done.files == 0);
     }

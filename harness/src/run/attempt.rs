@@ -34,24 +34,29 @@ pub(super) fn spec(leg: &LegSpec, around: &Surroundings<'_>) -> (AttemptSpec, Op
         Cwd::Path(path) => path.clone(),
     };
     // The folder of the start may have gone with its share: a leg that needs nothing from it can run all the same.
-    let (cwd, note) = if leg.cwd == Cwd::Start && !wanted.is_dir() {
-        let note = format!(
-            "the working directory {} is gone: the attempt ran in its own folder",
-            wanted.display()
-        );
-        (around.dir.to_owned(), Some(note))
-    } else {
-        (wanted, None)
-    };
+    let (cwd, note) =
+        if leg.cwd == Cwd::Start && !(crate::stage::answers(&wanted) && wanted.is_dir()) {
+            let note = format!(
+                "the working directory {} is gone: the attempt ran in its own folder",
+                wanted.display()
+            );
+            (around.dir.to_owned(), Some(note))
+        } else {
+            (wanted, None)
+        };
     let mut spec = AttemptSpec::new(around.program.argv.clone(), cwd, around.dir.to_owned());
     spec.env = around.env.clone();
+    spec.env
+        .extend(super::trace::variable(leg, &around.env, around.dir));
     spec.timeouts = Timeouts {
         total: leg.timeout.total,
         idle: leg.timeout.idle,
         grace: leg.timeout.grace,
         phases: leg.timeout.phases.clone(),
         lease_end_mono_ns: around.lease_end_mono_ns,
-        ..Timeouts::default()
+        unkillable_after: Timeouts::default()
+            .unkillable_after
+            .min(crate::stage::patience()),
     };
     spec.core = match leg.core {
         CorePolicy::Off => supervise::CorePolicy::Off,

@@ -16,7 +16,12 @@ pub(super) fn model_files(leg: &LegSpec) -> Vec<PathBuf> {
     let Some(model) = keys.model.as_deref().filter(|m| !m.starts_with("builtin:")) else {
         return Vec::new();
     };
-    shards(Path::new(model))
+    let first = Path::new(model);
+    // A share that does not answer is not asked for the sisters either.
+    if !crate::stage::answers(first) {
+        return vec![first.to_owned()];
+    }
+    shards(first)
 }
 
 /// `m-00001-of-00006.gguf` and its sisters, as far as they exist.
@@ -58,6 +63,13 @@ pub(super) fn prepare(leg: &LegSpec, stop: super::StopFlags) -> Prepared {
     if files.is_empty() {
         out.trouble =
             Some("`cache` has no effect: the model is compiled in or the leg has none".to_owned());
+        return out;
+    }
+    if files.iter().any(|f| crate::stage::is_remote(f)) {
+        out.trouble = Some(
+            "`cache` has no effect: the model lies on a share, whose cache is not this machine's alone"
+                .to_owned(),
+        );
         return out;
     }
     let mut bytes = 0u64;

@@ -7,6 +7,10 @@ use chrono::{DateTime, Utc};
 use super::RunError;
 use crate::plan::Step;
 
+/// Space that is set aside for the reports.
+const RESERVE: u64 = 16 << 20;
+const RESERVE_NAME: &str = ".reserve";
+
 /// The run directory.
 #[derive(Debug, Clone)]
 pub struct RunDir {
@@ -63,6 +67,27 @@ impl RunDir {
             });
         }
         Ok(RunDir { path: full, id })
+    }
+
+    /// Sets some space aside that is given back for the reports, so that they can be written on a disk that is full.
+    pub fn reserve(&self) {
+        use std::os::fd::AsRawFd;
+        let Some(free) = crate::os::process::free_bytes(&self.path) else {
+            return;
+        };
+        let bytes = (free / 16).min(RESERVE);
+        let path = self.path.join(RESERVE_NAME);
+        if let Ok(f) = std::fs::File::create(&path)
+            && let Ok(len) = libc::off_t::try_from(bytes)
+        {
+            // SAFETY: a descriptor and two numbers. A file system that cannot do it leaves an empty file.
+            unsafe { libc::posix_fallocate(f.as_raw_fd(), 0, len) };
+        }
+    }
+
+    /// Gives it back.
+    pub fn release(&self) {
+        let _ = std::fs::remove_file(self.path.join(RESERVE_NAME));
     }
 
     /// Makes the folder of an attempt; returns its path relative to the run directory. A folder of that name which holds

@@ -13,7 +13,7 @@ use crate::board::lock::{self, Lock};
 use crate::board::quarantine;
 use crate::legfile::{LegSet, Work};
 use crate::os::root::Root;
-use crate::stage::{Program, Stage, StageError, sha256_file};
+use crate::stage::{Program, Stage, StageError, sha256_patiently};
 
 /// Name of this host.
 pub(super) fn host() -> Option<String> {
@@ -136,7 +136,7 @@ pub(super) fn collect(
         models.extend(
             super::cache::model_files(leg)
                 .into_iter()
-                .filter(|f| f.is_file()),
+                .filter(|f| crate::stage::answers(f) && f.is_file()),
         );
     }
     models.sort();
@@ -148,7 +148,7 @@ pub(super) fn collect(
             .find(|(k, _)| k == "LD_LIBRARY_PATH")
             .map(|(_, v)| v),
         models,
-        tree: Some(set.source.base.clone()),
+        tree: Some(set.source.base.clone()).filter(|t| crate::stage::answers(t)),
         env: masked(&env.into_iter().collect::<Vec<_>>()),
         disk: Some(run_dir.to_owned()),
         hash_cache: Some(lock::state_dir().join("hashes.json")),
@@ -178,7 +178,7 @@ pub(super) fn check_pins(set: &LegSet, identity: &BTreeMap<String, Value>) -> Ve
     let mut broken = Vec::new();
     for (name, wanted) in &set.pins {
         let found = match name.strip_prefix("file:") {
-            Some(file) => match sha256_file(&set.source.base.join(file)) {
+            Some(file) => match sha256_patiently(&set.source.base.join(file)) {
                 Ok((sum, _)) => Some(sum),
                 Err(e) => {
                     broken.push(format!("{name}: {}: {e}", Path::new(file).display()));

@@ -8,10 +8,12 @@ use legwork_reports::model::{Attempt, Class, Confidence, Exit, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::observe::Observed;
+use crate::evidence::previous_boot::PreviousBoot;
 use crate::journal::boot_id;
 use crate::legfile::{LegSpec, Work};
 use crate::plan::Step;
 use crate::supervise::{AttemptOutcome, KillReason};
+use crate::triage::context::{InFlight, LostShare};
 use crate::triage::{self, Case};
 
 /// Everything that is known when an attempt is judged.
@@ -26,6 +28,12 @@ pub(super) struct Facts<'a> {
     pub observed: Option<&'a Observed>,
     /// The harness died while the attempt ran: its end was not seen.
     pub lost: bool,
+    /// Shares of the leg that did not answer after it.
+    pub shares: Vec<LostShare>,
+    /// The machine was booted again meanwhile; what is left of the boot before.
+    pub previous_boot: Option<PreviousBoot>,
+    /// The GPU launch that was not over.
+    pub in_flight: Option<InFlight>,
 }
 
 /// Writes the context and judges.
@@ -100,6 +108,9 @@ pub(super) fn context(facts: &Facts<'_>) -> Map<String, Value> {
     );
     put("stage_error", json!(facts.stage_error));
     put("spawn_error", json!(facts.spawn_error));
+    put("shares", json!(facts.shares));
+    put("previous_boot", json!(facts.previous_boot));
+    put("in_flight", json!(facts.in_flight));
     if facts.lost {
         let rebooted = facts.boot_before.is_some() && facts.boot_before != boot_id();
         put(
@@ -138,7 +149,7 @@ pub(super) fn context(facts: &Facts<'_>) -> Map<String, Value> {
             json!(outcome.killed_by_us.as_ref().map(killed_by)),
         );
         if outcome.unkillable {
-            put("unkillable", json!(true));
+            put("unkillable", json!(outcome.stuck));
         }
         put(
             "capture",
@@ -247,6 +258,7 @@ fn killed_by(reason: &KillReason) -> &'static str {
         KillReason::FatalPattern(_) => "fatal-pattern",
         KillReason::Stopped | KillReason::Killed => "user",
         KillReason::LogFlood => "output-cap",
+        KillReason::DiskFull => "disk-floor",
     }
 }
 

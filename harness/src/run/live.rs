@@ -136,6 +136,6 @@ impl Control for Live {
     }
 
     fn stop_requested(&self) -> Stop {
-        self.stop.wanted()
+        self.stop.for_supervisor()
     }
 }

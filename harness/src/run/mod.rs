@@ -3,8 +3,8 @@
 //! `session` is the loop; it stages, begins an attempt in the journal, hands it to the supervisor, has it judged,
 //! archives it and goes on, whatever an attempt did. `env` builds the environment that a leg sees, `observe` turns
 //! engine events and lines into figures, `judge` writes the attempt's context and asks triage, `live` is what
-//! people see meanwhile, `archive` copies finished attempts away, `finish` concludes and writes the reports, `resume` goes
-//! on with a run whose harness died.
+//! people see meanwhile, `archive` copies finished attempts away, `finish` concludes and writes the reports, `trace` reads the engine's recording of GPU launches, `shares` asks
+//! whether the leg's shares answer, `resume` goes on with a run whose harness died.
 
 mod archive;
 mod attempt;
@@ -21,7 +21,9 @@ mod observe;
 mod options;
 mod resume;
 mod session;
+mod shares;
 mod stop;
+mod trace;
 
 pub use dir::RunDir;
 pub use env::{EnvError, HYGIENE_PREFIXES, child_env};

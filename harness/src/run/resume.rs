@@ -7,6 +7,7 @@ use legwork_reports::model::{Attempt, ExitCode, Report, RunInfo};
 use super::judge::{self, Facts};
 use super::session::Session;
 use super::{Options, RunDir, RunError, StopFlags, identity, observe};
+use crate::evidence::previous_boot;
 use crate::journal::{self, Entry, Fate, JOURNAL, Journal, StepFate, Writer, boot_id, fates};
 use crate::legfile::{self, LegSet, Selection, hex};
 use crate::os::process;
@@ -114,7 +115,13 @@ fn go_on(
 ) -> Result<ExitCode, RunError> {
     session.prepare()?;
     let mut todo: Vec<Step> = Vec::new();
-    for StepFate { step, fate } in decided {
+    for StepFate {
+        step,
+        fate,
+        dir,
+        archived,
+    } in decided
+    {
         let what = format!("step {}: {}", step.n, short(&fate));
         session.record(
             Entry::Decision {
@@ -124,13 +131,20 @@ fn go_on(
             false,
         );
         match fate {
-            Fate::Done(attempt) => session.keep(&step, *attempt),
+            Fate::Done(attempt) => {
+                session.keep(&step, *attempt);
+                // The harness may have died between the attempt's end and its archiving.
+                if let (false, Some(dir)) = (archived, dir) {
+                    session.archive_attempt(&step, &dir);
+                }
+            }
             Fate::Redo => todo.push(step),
             Fate::Lost {
                 dir,
                 begun,
                 boot_id,
                 made_up,
+                begun_mono_ns,
                 ..
             } => {
                 if !made_up {
@@ -148,7 +162,7 @@ fn go_on(
                     );
                     todo.push(again);
                 }
-                session.lose(&step, &dir, begun, boot_id);
+                session.lose(&step, &dir, begun, boot_id, begun_mono_ns);
             }
         }
     }
@@ -172,10 +186,20 @@ impl Session<'_> {
         relative: &str,
         begun: chrono::DateTime<chrono::Utc>,
         boot_before: Option<String>,
+        begun_mono_ns: Option<u64>,
     ) {
         let leg = &self.set.legs[step.leg];
         let folder = self.dir.path.join(relative);
         let env: Vec<(String, String)> = leg.env.clone().into_iter().collect();
+        let rebooted = boot_before.is_some() && boot_before != boot_id();
+        let previous_boot = rebooted.then(|| {
+            let root = crate::os::root::Root::new(self.options.sysroot.as_deref());
+            previous_boot::keep(&root, &folder, begun_mono_ns)
+        });
+        let notes = previous_boot
+            .as_ref()
+            .map(|p| p.notes.clone())
+            .unwrap_or_default();
         let observed = observe::observe(&folder, &std::collections::BTreeMap::new());
         let facts = Facts {
             leg,
@@ -187,8 +211,12 @@ impl Session<'_> {
             spawn_error: None,
             observed: Some(&observed),
             lost: true,
+            shares: Vec::new(),
+            previous_boot,
+            in_flight: super::trace::in_flight(&folder),
         };
-        let verdict = judge::judge(&facts, &folder);
+        let mut verdict = judge::judge(&facts, &folder);
+        verdict.warnings.extend(notes);
         let output = std::fs::metadata(folder.join("output.raw"))
             .ok()
             .map(|m| m.len());
@@ -212,12 +240,17 @@ impl Session<'_> {
             "events.jsonl",
             "context.yaml",
             "backtrace.txt",
+            "telemetry.csv",
+            "kernel.reset.log",
+            "kernel.previous.log",
+            "kernel-trace.bin",
         ] {
             if folder.join(name).is_file() {
-                attempt.files.insert(
-                    name.split('.').next().unwrap_or(name).to_owned(),
-                    format!("{relative}/{name}"),
-                );
+                let key = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+                let key = if name == "output.log" { "log" } else { key };
+                attempt
+                    .files
+                    .insert(key.to_owned(), format!("{relative}/{name}"));
             }
         }
         let name = leg.name.clone();
@@ -305,18 +338,28 @@ fn has_evidence(folder: &Path) -> bool {
 fn reap(run_id: &str) -> Vec<i32> {
     let mark = format!("LEGWORK_RUN={run_id}");
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let mut reaped = Vec::new();
-    // Twice: a process may have forked while the first pass went by.
-    for _ in 0..2 {
-        for pid in crate::os::procfs::all_pids() {
-            let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else {
-                continue;
-            };
-            let marked = environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
-            if marked && pid != own && process::kill(pid, 9).unwrap_or(false) {
-                reaped.push(pid);
+    let (tell, told) = std::sync::mpsc::channel();
+    // In a thread: a process that hangs with its memory locked holds whoever reads its environment.
+    std::thread::spawn(move || {
+        // Twice: a process may have forked while the first pass went by.
+        for _ in 0..2 {
+            for pid in crate::os::procfs::all_pids() {
+                let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else {
+                    continue;
+                };
+                let marked = environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
+                if marked && pid != own && process::kill(pid, 9).unwrap_or(false) {
+                    let _ = tell.send(pid);
+                }
             }
         }
+    });
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let mut reaped = Vec::new();
+    while let Ok(pid) =
+        told.recv_timeout(until.saturating_duration_since(std::time::Instant::now()))
+    {
+        reaped.push(pid);
     }
     reaped.sort_unstable();
     reaped.dedup();

@@ -16,7 +16,9 @@ use super::attempt::{self, Surroundings};
 use super::env::{child_env, inherited};
 use super::judge::{self, Facts};
 use super::live::Live;
-use super::{Options, RunDir, RunError, StopFlags, cache, finish, identity, observe};
+use super::{
+    Options, RunDir, RunError, StopFlags, cache, finish, identity, observe, shares, trace,
+};
 use crate::journal::{Entry, JOURNAL, Writer, boot_id};
 use crate::legfile::{LegSet, OnFail, Selection, format_duration};
 use crate::os::clock;
@@ -123,7 +125,9 @@ impl<'a> Session<'a> {
         report: Report,
         stop: StopFlags,
     ) -> Session<'a> {
-        let archive = Archive::new(options.archive.as_deref(), &dir.id);
+        let worker = Some(PathBuf::from("/proc/self/exe"));
+        dir.reserve();
+        let archive = Archive::new(options.archive.as_deref(), &dir.id, worker);
         Session {
             live: Live::new(options, plan.steps.len(), stop),
             lease_end_mono_ns: attempt::lease_end(set.max_runtime, set.reserve, clock::mono_ns()),
@@ -373,6 +377,9 @@ impl<'a> Session<'a> {
             spawn_error: None,
             observed: None,
             lost: false,
+            shares: Vec::new(),
+            previous_boot: None,
+            in_flight: None,
         };
         let program = match &self.programs[step.leg] {
             Ok(program) => program,
@@ -381,6 +388,13 @@ impl<'a> Session<'a> {
                 return judge::without_outcome(step, &facts, folder, relative);
             }
         };
+        // What the leg cannot do without must be there, and a disk that is full before is not the leg's doing.
+        let missing =
+            crate::os::process::low_disk(&self.disks(), None).or_else(|| shares::lost(leg));
+        if let Some(why) = missing {
+            facts.stage_error = Some(why);
+            return judge::without_outcome(step, &facts, folder, relative);
+        }
         let prepared = cache::prepare(leg, self.stop);
         let around = Surroundings {
             program,
@@ -391,8 +405,12 @@ impl<'a> Session<'a> {
             lease_end_mono_ns: self.lease_end_mono_ns,
             sysroot: self.options.sysroot.as_deref(),
         };
-        let (spec, note) = attempt::spec(leg, &around);
-        let outcome = match supervise::run(&spec, &mut self.live) {
+        let (mut spec, note) = attempt::spec(leg, &around);
+        spec.disks = self.disks();
+        let leg_runs = self.stop.leg_runs();
+        let outcome = supervise::run(&spec, &mut self.live);
+        drop(leg_runs);
+        let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(e) => {
                 facts.spawn_error = Some(e.to_string());
@@ -402,6 +420,10 @@ impl<'a> Session<'a> {
         let observed = observe::observe(folder, &outcome.phases);
         facts.outcome = Some(&outcome);
         facts.observed = Some(&observed);
+        if outcome.exit.code != Some(0) || outcome.unkillable {
+            facts.shares = shares::ask(leg, &self.start_dir);
+            facts.in_flight = trace::in_flight(folder);
+        }
         let verdict = judge::judge(&facts, folder);
         let mut attempt = attempt::attempt(step, &outcome, observed, relative);
         attempt.verdict = verdict;
@@ -433,6 +455,12 @@ impl<'a> Session<'a> {
         attempt
             .files
             .insert("context".to_owned(), format!("{relative}/context.yaml"));
+        if folder.join(trace::FILE).is_file() {
+            attempt.files.insert(
+                "kernel-trace".to_owned(),
+                format!("{relative}/{}", trace::FILE),
+            );
+        }
         if outcome.unkillable {
             self.record(
                 Entry::Decision {
@@ -461,7 +489,15 @@ impl<'a> Session<'a> {
         if let Some(report_leg) = self.report.legs.iter_mut().find(|l| l.name == leg) {
             report_leg.attempts.push(attempt);
         }
-        // The attempt alone is archived now; a reader of the archive finds the report of what is there so far beside it.
+        self.archive_attempt(step, relative);
+        if let Err(e) = finish::write_reports(&mut self.report, self.set, &self.dir.path, false) {
+            self.dir.release();
+            self.warn_once(&format!("the report could not be written: {e}"));
+        }
+    }
+
+    /// Copies one attempt's folder to the archive.
+    pub(super) fn archive_attempt(&mut self, step: &Step, relative: &str) {
         if let Some(done) = self.archive.take(&self.dir.path, relative) {
             if let Some(error) = &done.error {
                 self.report.warnings.push(format!(
@@ -480,9 +516,13 @@ impl<'a> Session<'a> {
                 false,
             );
         }
-        if let Err(e) = finish::write_reports(&mut self.report, self.set, &self.dir.path, false) {
-            self.warn_once(&format!("the report could not be written: {e}"));
-        }
+    }
+
+    /// Places that must not fill up.
+    fn disks(&self) -> Vec<PathBuf> {
+        std::iter::once(self.dir.path.clone())
+            .chain(self.stage.as_ref().map(|s| s.path().to_owned()))
+            .collect()
     }
 
     /// A leg that failed and was told to stop the rest, or a process that cannot be ended.
@@ -529,6 +569,9 @@ impl<'a> Session<'a> {
         } else {
             self.journal.append(entry)
         };
+        if result.is_err() {
+            self.dir.release(); // what comes next may find room again
+        }
         if let Err(e) = result
             && !std::mem::replace(&mut self.journal_failed, true)
         {
@@ -548,6 +591,7 @@ impl<'a> Session<'a> {
     /// Concludes, writes every report, prints the table and gives the exit code.
     pub(super) fn close(mut self) -> Done {
         self.live.finish();
+        self.dir.release();
         self.report.run.finished = Some(Utc::now());
         for ((leg, why), n) in std::mem::take(&mut self.skipped) {
             self.report

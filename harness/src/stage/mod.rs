@@ -3,12 +3,13 @@
 //! A share may vanish, a script may be edited, a mount may forbid execution: so the executable, scripts, commands
 //! and prompt files are copied into a fresh `/tmp/legwork-XXXXXX` (mode 0700) before anything runs, hashed while
 //! they are read, hashed again where they were written, and executed from there. `copy` does that, `mounts` knows what
-//! lies under a path, `programs` turns a leg into the argument vector of its copy.
+//! lies under a path, `share` keeps the harness from waiting for a dead one, `programs` turns a leg into the argument vector of its copy.
 
 mod copy;
 mod mounts;
 mod programs;
 mod restage;
+mod share;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,11 @@ pub use copy::{StagedFile, copy_verified, sha256_file};
 pub use mounts::{Mount, mount_of};
 pub use programs::{Program, find_in_path, stage_leg};
 pub use restage::{Restaged, leave_the_share};
+pub use share::{
+    Answer, VERB as SHARE_VERB, answers, archive_patiently, copy_patiently, is_remote, patience,
+    probe, sha256_patiently, worker_main,
+};
+pub(crate) use share::{copy_all, question};
 
 /// Why staging failed. All of these are troubles of the surroundings, not of the leg.
 #[derive(Debug, Error)]
@@ -176,7 +182,7 @@ impl Stage {
         if let Some(parent) = target.parent() {
             std::fs::create_dir_all(parent).map_err(StageError::io("making folder", parent))?;
         }
-        let staged = copy_verified(role, source, target, mode)?;
+        let staged = copy_patiently(role, source, target, mode)?;
         self.files.push(staged);
         let last = self.files.len() - 1;
         Ok(&self.files[last])

@@ -45,14 +45,55 @@ impl Mount {
     }
 }
 
-/// The mount that holds `path`; `None` when `/proc` tells nothing.
+/// The mount that holds `path`; `None` when `/proc` tells nothing. Links are followed as long as they lie on local
+/// file systems: no share is asked for anything, so one that hangs cannot hold us.
 #[must_use]
 pub fn mount_of(path: &Path) -> Option<Mount> {
-    let path = std::fs::canonicalize(path)
-        .or_else(|_| std::path::absolute(path))
-        .ok()?;
+    let path = std::path::absolute(path).ok()?;
     let text = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    find(&text, &path)
+    find(&text, &resolve(&text, &path))
+}
+
+/// Follows links up to the first share.
+fn resolve(mountinfo: &str, path: &Path) -> PathBuf {
+    let mut todo: Vec<std::ffi::OsString> = parts(path);
+    let mut at = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        at.push(&part);
+        if find(mountinfo, &at).is_some_and(|m| m.network()) {
+            at.extend(todo.into_iter().rev());
+            return at;
+        }
+        if links < 40
+            && let Ok(to) = std::fs::read_link(&at)
+        {
+            links += 1;
+            if to.is_absolute() {
+                at = PathBuf::from("/");
+            } else {
+                at.pop();
+            }
+            todo.extend(parts(&to));
+        }
+    }
+    at
+}
+
+/// The parts of a path, last one first.
+fn parts(path: &Path) -> Vec<std::ffi::OsString> {
+    use std::path::Component;
+    let mut v: Vec<std::ffi::OsString> = path
+        .components()
+        .filter(|c| matches!(c, Component::Normal(_) | Component::ParentDir))
+        .map(|c| c.as_os_str().to_owned())
+        .collect();
+    v.reverse();
+    v
 }
 
 /// The longest mount point above `path`; of two with the same point the later one hides the earlier.
@@ -127,6 +168,24 @@ mod tests {
         assert_eq!(at("/workspace/local/x").fs_type, "tmpfs");
         assert_eq!(at("/workspaces").fs_type, "ext4");
         assert!(at("/mnt/my disk/f").noexec());
+    }
+
+    #[test]
+    fn links_are_followed_up_to_a_share() {
+        let d = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(d.path()).unwrap();
+        std::fs::create_dir_all(base.join("real/share")).unwrap();
+        std::os::unix::fs::symlink("real/../real/share", base.join("way")).unwrap();
+        std::os::unix::fs::symlink(base.join("way"), base.join("far")).unwrap();
+        let local = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n".to_owned();
+        let with = format!(
+            "{local}30 22 0:40 / {}/real/share rw - fuse srv rw\n",
+            base.display()
+        );
+        let file = base.join("far/x/y");
+        assert_eq!(resolve(&with, &file), base.join("real/share/x/y"));
+        assert!(find(&with, &resolve(&with, &file)).unwrap().network());
+        assert_eq!(resolve(&local, &file), base.join("real/share/x/y"));
     }
 
     #[test]

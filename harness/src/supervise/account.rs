@@ -7,7 +7,7 @@ use legwork_reports::model::{Descendant, Exit, Files, Leak};
 
 use super::attempt::Attempt;
 use super::spec::{AttemptOutcome, CollectorNote, CoreFile, KernelLogInfo};
-use crate::capture::reader::Captured;
+use crate::capture::writer::Captured;
 use crate::evidence::board_dump;
 use crate::evidence::telemetry::Sample;
 use crate::os::clock;
@@ -17,7 +17,9 @@ const SETTLE_CLEAN_NS: u64 = 5_000_000;
 const SETTLE_ROUGH_NS: u64 = 300_000_000;
 const SETTLE_GPU_NS: u64 = 3_000_000_000;
 /// Longest time that reading the rest of the output may take.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(20);
+/// Longest time that the disk may take to make the captures safe.
+const SYNC: Duration = Duration::from_secs(20);
 
 /// Closes everything and gives the outcome.
 pub(super) fn settle(mut a: Attempt<'_>) -> AttemptOutcome {
@@ -89,7 +91,34 @@ fn join_within(a: &mut Attempt<'_>) -> Option<Captured> {
         return None;
     }
     let c = std::mem::replace(&mut a.capture, std::thread::spawn(Captured::default));
-    c.join().ok()
+    let mut c = c.join().ok()?;
+    sync(std::mem::take(&mut c.files), &mut a.warnings);
+    Some(c)
+}
+
+/// Waits until the disk has the captures: in a thread, since a disk that hangs must not take the account along.
+fn sync(files: Vec<(&'static str, std::fs::File)>, warnings: &mut Vec<String>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (name, f) in files {
+            let _ = tell.send(f.sync_data().err().map(|e| format!("{name}: {e}")));
+        }
+    });
+    let until = Instant::now() + SYNC;
+    loop {
+        match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Some(e)) => warnings.push(format!("capture: not safe on the disk: {e}")),
+            Ok(None) => {}
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                warnings.push(format!(
+                    "capture: the disk did not take it within {} s: it is lost if the machine goes down now",
+                    SYNC.as_secs()
+                ));
+                return;
+            }
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
 }
 
 #[allow(clippy::too_many_lines)]
@@ -121,8 +150,13 @@ fn outcome(
         pids = t.pids();
         if t.unknown_ends() > 0 {
             warnings.push(format!(
-                "{} process(es) below the leader ended unseen: how is not known (run as root for process events)",
-                t.unknown_ends()
+                "{} process(es) below the leader ended unseen: how is not known{}",
+                t.unknown_ends(),
+                if losses.is_some() {
+                    " (the kernel did not tell)"
+                } else {
+                    " (run as root for process events)"
+                }
             ));
         }
     }
@@ -143,8 +177,11 @@ fn outcome(
         }
     }
     if losses.is_some_and(|l| l > 0) {
-        warnings
-            .push("the kernel lost process events: some ends of descendants may be unknown".into());
+        let note = "the kernel lost process events (ENOBUFS): some ends of descendants are unknown";
+        warnings.push(note.into());
+        if let Some(c) = collectors.iter_mut().find(|c| c.name == "process-events") {
+            (c.ok, c.note) = (false, note.into());
+        }
     }
     if let Some(n) = a.oom_kills.filter(|&n| n > 0) {
         warnings.push(format!(
@@ -235,6 +272,7 @@ fn outcome(
         killed_by_us: a.killed_by,
         truncated: cap.truncated,
         unkillable: a.unkillable,
+        stuck: a.stuck,
         warnings,
         collectors,
         files: files(&spec.dir),

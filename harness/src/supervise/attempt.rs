@@ -16,14 +16,14 @@ use super::deadlines::{self, Look};
 use super::ending::{self, Stage};
 use super::spec::{
     AttemptOutcome, AttemptSpec, CollectorNote, Control, CoreFile, KernelLogInfo, KillReason,
-    Progress, Stop, SuperviseError,
+    Progress, Stop, Stuck, SuperviseError,
 };
 use super::start::{self, Started};
 use super::stub::Word;
 use super::tree::Tree;
 use super::watchers::{self, EventsEnd, News};
 use crate::capture::phases::PhaseTracker;
-use crate::capture::reader::{self, CaptureNews, CaptureSetup, CaptureState, Captured};
+use crate::capture::writer::{self, CaptureNews, CaptureSetup, CaptureState, Captured};
 use crate::evidence::board_dump;
 use crate::evidence::cores::{self, CoreSetup};
 use crate::evidence::kmsg::{Window, WindowEnd};
@@ -95,6 +95,7 @@ pub(super) struct Attempt<'a> {
     pub leaks: Vec<Leak>,
     pub survivors: Vec<i32>,
     pub unkillable: bool,
+    pub stuck: Option<Stuck>,
     pub oom_kills: Option<u64>,
     pub snapshots: Vec<Snapshot>,
     pub warnings: Vec<String>,
@@ -181,11 +182,11 @@ impl<'a> Attempt<'a> {
             flood_at: spec.output_cap.saturating_mul(64).max(64 << 20),
             fatal: spec.fatal_patterns,
             state: Arc::clone(&state),
-            tell: Box::new(move |n| {
+            tell: Arc::new(move |n| {
                 let _ = t.send(News::Capture(n));
             }),
         };
-        let body = reader::prepare(setup).map_err(SuperviseError::io(format!(
+        let body = writer::prepare(setup).map_err(SuperviseError::io(format!(
             "make the capture files in {}",
             spec.dir.display()
         )));
@@ -229,6 +230,8 @@ impl<'a> Attempt<'a> {
                     Err(_) => Vec::new(),
                 }),
                 group_cpu_usec: Box::new(move || g2.cpu_usec()),
+                disks: spec.disks.clone(),
+                disk_floor: spec.disk_floor,
             })
             .map_err(io("start the sampler"))?
         };
@@ -277,6 +280,7 @@ impl<'a> Attempt<'a> {
             leaks: Vec::new(),
             survivors: Vec::new(),
             unkillable: false,
+            stuck: None,
             oom_kills: None,
             snapshots: Vec::new(),
             warnings,
@@ -472,6 +476,12 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.last_sample_ns = s.at_ns;
+        if let Some(low) = &s.disk_low
+            && matches!(self.stage, Stage::Running | Stage::Draining(_))
+        {
+            self.warnings.push(format!("DISK_FULL: {low}"));
+            self.end(KillReason::DiskFull);
+        }
         if s.gpu_busy_pct.is_some_and(|b| b >= 1.0) {
             self.last_life_ns = now;
         }
@@ -537,13 +547,31 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Stops the tree, then this process; goes on when somebody continues it. The clocks stand still meanwhile.
     fn suspend(&mut self) {
-        let alive = self.alive();
-        ending::signal_all(&alive, libc::SIGSTOP);
+        self.watch.look(clock::mono_ns());
+        let mut stopped: Vec<Stat> = Vec::new();
+        // A process may fork while its neighbours are being stopped: until nobody new is seen.
+        for _ in 0..8 {
+            let fresh: Vec<Stat> = self
+                .alive()
+                .into_iter()
+                .filter(|s| !stopped.iter().any(|t| t.pid == s.pid))
+                .filter(|s| !matches!(s.state, 'T' | 't'))
+                .collect();
+            if fresh.is_empty() {
+                break;
+            }
+            ending::signal_all(&fresh, libc::SIGSTOP);
+            stopped.extend(fresh);
+        }
         // SAFETY: stops this process until somebody continues it; no memory is touched.
         unsafe { libc::raise(libc::SIGSTOP) };
-        ending::signal_all(&alive, libc::SIGCONT);
-        self.watch.skip_to(clock::mono_ns());
+        let now = clock::mono_ns();
+        self.state.resumed_ns.store(now, Ordering::Relaxed);
+        // Those that stopped themselves before stay stopped.
+        ending::signal_all(&stopped, libc::SIGCONT);
+        self.watch.skip_to(now);
     }
 
     fn fatal(&mut self, line: String) {
@@ -700,10 +728,20 @@ impl<'a> Attempt<'a> {
         if ending::is_unkillable(&alive, now.saturating_sub(since), d_limit) {
             self.unkillable = true;
             self.survivors = alive.iter().map(|s| s.pid).collect();
-            let snap = snapshot::take(&self.spec.dir, "after SIGKILL", &stuck(&alive));
+            let snap = snapshot::take_within(
+                &self.spec.dir,
+                "after SIGKILL",
+                &stuck(&alive),
+                Duration::from_secs(10),
+            );
             for s in &snap.sleepers {
                 self.warnings.push(format!("unkillable: pid {s}"));
             }
+            self.stuck = Some(Stuck {
+                pids: self.survivors.clone(),
+                wchan: snap.wchans.clone(),
+                stack: snap.stack.clone(),
+            });
             self.snapshots.push(snap);
             self.stage = Stage::Over;
         }

@@ -93,6 +93,11 @@ pub struct AttemptSpec {
     pub fatal_patterns: bool,
     /// Limit on the memory of the tree, bytes (cgroup).
     pub memory_max: Option<u64>,
+    /// Places whose free space is watched while the attempt runs: the run directory, the stage.
+    pub disks: Vec<PathBuf>,
+    /// Free bytes below which the attempt is ended, so that the report can still be written; `None` is the smaller of
+    /// 512 MiB and a twentieth of the file system.
+    pub disk_floor: Option<u64>,
     /// Fake board: a directory read instead of `/` for `/sys`, `/proc/…` of the board and `/dev/kmsg`.
     pub sysroot: Option<PathBuf>,
     /// The executable that serves as spawn stub (`EXE spawn-stub …`); default this executable.
@@ -123,6 +128,8 @@ impl AttemptSpec {
             events: false,
             fatal_patterns: true,
             memory_max: None,
+            disks: Vec::new(),
+            disk_floor: None,
             sysroot: None,
             stub_exe: None,
             telemetry_every: Duration::from_secs(1),
@@ -264,6 +271,8 @@ pub enum KillReason {
     Killed,
     /// Output went on far past its cap.
     LogFlood,
+    /// Free space fell below its floor.
+    DiskFull,
 }
 
 impl KillReason {
@@ -369,6 +378,17 @@ pub struct CollectorNote {
     pub note: String,
 }
 
+/// Processes that SIGKILL did not end, and what they wait in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stuck {
+    /// Their pids.
+    pub pids: Vec<i32>,
+    /// Kernel functions in which they wait.
+    pub wchan: Vec<String>,
+    /// Kernel stack of the first that may be read.
+    pub stack: Option<String>,
+}
+
 /// What an attempt turned out to be.
 #[derive(Debug, Clone)]
 pub struct AttemptOutcome {
@@ -412,6 +432,8 @@ pub struct AttemptOutcome {
     pub truncated: bool,
     /// A process survived SIGKILL.
     pub unkillable: bool,
+    /// Who that is.
+    pub stuck: Option<Stuck>,
     /// What the caller should know besides.
     pub warnings: Vec<String>,
     /// Collectors and what they delivered.

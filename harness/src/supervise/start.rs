@@ -6,12 +6,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::spec::{AttemptSpec, CorePolicy, SuperviseError};
 use super::stub::{EVENTS_FD, Orders, Word};
 use crate::os::cgroup::Cgroup;
+use crate::os::wake::wait_readable;
 use crate::os::{process, pty};
 
+/// Longest time from the go to the program's start: what takes longer waits for a share that does not answer.
+const START: Duration = Duration::from_secs(60);
 /// Largest core of the bounded policy.
 const BOUNDED_CORE: u64 = 8 << 30;
 
@@ -148,8 +152,20 @@ impl Started {
             .map_err(SuperviseError::io("tell the spawn stub to go"))?;
         let mut notes = Vec::new();
         let mut leader = None;
+        let until = Instant::now() + patience();
         loop {
             let mut line = String::new();
+            // The stub writes whole lines, so a readable pipe does not keep us waiting in the middle of one.
+            while self.words.buffer().is_empty()
+                && !wait_readable(&[self.words.get_ref().as_raw_fd()], 1000)
+                    .first()
+                    .copied()
+                    .unwrap_or(false)
+            {
+                if Instant::now() >= until {
+                    return Err(self.stuck(program, leader));
+                }
+            }
             let n = self
                 .words
                 .read_line(&mut line)
@@ -193,6 +209,36 @@ impl Started {
             }
         }
     }
+}
+
+impl Started {
+    /// The leader neither runs nor fails: it waits inside the kernel for its folder or its program.
+    fn stuck(&mut self, program: &str, leader: Option<i32>) -> SuperviseError {
+        let wchan = leader
+            .and_then(|p| crate::os::procfs::read_text(format!("/proc/{p}/wchan")))
+            .filter(|w| w != "0")
+            .map_or_else(String::new, |w| format!(", waiting in {w}"));
+        for pid in leader
+            .into_iter()
+            .chain(i32::try_from(self.guardian.id()).ok())
+        {
+            let _ = process::kill(pid, libc::SIGKILL);
+        }
+        SuperviseError::Spawn {
+            program: program.to_owned(),
+            step: super::spec::SpawnStep::Chdir,
+            errno: libc::ETIMEDOUT,
+            message: format!(
+                "the program did not start within {} s{wchan}: timed out, its folder or file may lie on a share that does not answer",
+                patience().as_secs()
+            ),
+        }
+    }
+}
+
+/// [`START`], or `LEGWORK_PATIENCE_S`: how long anything on a share may take to answer.
+fn patience() -> Duration {
+    crate::stage::patience().min(START)
 }
 
 /// Orders go through an unlinked memory file: no limit on their size, nothing in `/proc/PID/cmdline`.

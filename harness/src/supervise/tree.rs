@@ -119,6 +119,20 @@ impl Tree {
                     self.dumping.insert(*pid);
                 }
             }
+            // The main thread may have ended long before its process: the last thread's status is the process's.
+            ProcEvent::ThreadExit { pid, status } => {
+                let end = crate::os::process::end_of_status(*status);
+                if end.signal.is_some()
+                    && let Some(g) = self.gone.iter_mut().rev().find(|g| g.pid == *pid)
+                    && g.end.is_some_and(|e| e.signal.is_none())
+                    && *pid != self.leader
+                {
+                    g.end = Some(end);
+                    if end.crashed() {
+                        self.fresh_cores.push(g.clone());
+                    }
+                }
+            }
             ProcEvent::Exit {
                 mono_ns,
                 pid,
@@ -187,6 +201,24 @@ impl Tree {
             if pid != self.leader {
                 self.ended(pid, None, None, mono_ns);
             }
+        }
+    }
+
+    /// Ends, as unknown, those that are no longer there.
+    pub fn sweep_gone(&mut self, mono_ns: u64) {
+        let alive = self
+            .live
+            .keys()
+            .copied()
+            .filter(|&p| procfs::stat(p).is_some_and(|s| !s.is_zombie()))
+            .collect();
+        self.sweep(&alive, mono_ns);
+    }
+
+    /// Adds who is below the guardian now.
+    pub fn look_around(&mut self) {
+        for d in procfs::descendants_in(&procfs::all_stats(), self.guardian) {
+            self.add(d.pid, Some(d.ppid));
         }
     }
 
@@ -318,6 +350,37 @@ mod tests {
         assert!(t.take_crashes().is_empty());
         assert!(t.end_of(900_000_001).unwrap().success());
         assert_eq!(t.pids(), [900_000_001, 900_000_002, 900_000_003]);
+    }
+
+    #[test]
+    fn a_crash_after_the_main_thread_ended_is_a_crash_of_the_process() {
+        let mut t = Tree::new(900_000_000);
+        t.set_leader(900_000_001);
+        t.event(&ProcEvent::Fork {
+            mono_ns: 1,
+            parent: 900_000_001,
+            child: 900_000_002,
+        });
+        t.event(&ProcEvent::Exit {
+            mono_ns: 2,
+            pid: 900_000_002,
+            status: 0,
+        });
+        t.event(&ProcEvent::ThreadExit {
+            pid: 900_000_002,
+            status: 0x8b,
+        });
+        assert_eq!(t.end_of(900_000_002).unwrap().signal, Some(11));
+        assert_eq!(t.take_crashes().len(), 1);
+    }
+
+    #[test]
+    fn who_is_gone_without_a_word_is_unknown() {
+        let mut t = Tree::new(900_000_000);
+        t.set_leader(900_000_001);
+        t.add(900_000_002, Some(900_000_001));
+        t.sweep_gone(5);
+        assert_eq!((t.unknown_ends(), t.end_of(900_000_002)), (1, None));
     }
 
     #[test]

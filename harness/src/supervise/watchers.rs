@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 
 use super::stub::Word;
 use super::tree::Tree;
-use crate::capture::reader::CaptureNews;
+use crate::capture::writer::CaptureNews;
 use crate::os::proc_events::ProcEvents;
 use crate::os::wake::{Wake, wait_readable};
+use crate::os::{clock, procfs};
 
 /// News for the loop.
 #[derive(Debug)]
@@ -45,7 +46,16 @@ pub struct EventsEnd {
     pub losses: u64,
 }
 
-/// Feeds the kernel's process events into the tree until `stop` is set and the queue is empty.
+/// Longest time that is waited for the kernel's word on processes that are gone already.
+const LATE_NS: u64 = 5_000_000_000;
+
+/// Feeds the kernel's process events into the tree until `stop` is set, the queue is empty, and the end of every process
+/// that is gone has been told.
+///
+/// The kernel lets a parent reap a child before it sends the child's exit event (`do_exit`: `exit_notify`, then
+/// `proc_exit_connector`), so on a busy machine the last events come after the tree is empty. Fork events cannot
+/// be late: they are sent before the child first runs. So once the queue is empty, everybody is known, and who is
+/// known, not there and without an end has an event on its way.
 pub fn process_events(
     source: ProcEvents,
     tree: Arc<Mutex<Tree>>,
@@ -55,12 +65,17 @@ pub fn process_events(
         crate::os::process::hurry_this_thread();
         let mut end = EventsEnd::default();
         let mut batch = Vec::new();
+        let mut give_up_at = None;
         loop {
             let stopping = stop.is_set();
             let more = match source.receive(&mut batch) {
                 Ok(more) => more,
                 Err(_) => {
+                    // Forks may be among the lost ones: who is there now is found by looking.
                     end.losses += 1;
+                    if let Ok(mut t) = tree.lock() {
+                        t.look_around();
+                    }
                     end.losses < 10_000
                 }
             };
@@ -69,12 +84,27 @@ pub fn process_events(
             {
                 batch.drain(..).for_each(|e| t.event(&e));
             }
-            if !more {
-                if stopping {
-                    return end;
-                }
-                let _ = wait_readable(&[source.fd(), stop.fd()], 1000);
+            if more {
+                continue;
             }
+            if !stopping {
+                let _ = wait_readable(&[source.fd(), stop.fd()], 1000);
+                continue;
+            }
+            let now = clock::mono_ns();
+            let until = *give_up_at.get_or_insert(now.saturating_add(LATE_NS));
+            let Ok(mut t) = tree.lock() else { return end };
+            // Held while looking, so that nobody is taken for gone between two looks.
+            let due = t
+                .live_pids()
+                .into_iter()
+                .any(|p| procfs::stat(p).is_none_or(|s| s.is_zombie()));
+            if !due || now >= until || end.losses > 0 {
+                t.sweep_gone(now);
+                return end;
+            }
+            drop(t);
+            let _ = wait_readable(&[source.fd()], 5);
         }
     })
 }

@@ -53,7 +53,9 @@ pub struct Case {
 }
 
 /// Names under which the parts of a case lie in a folder, first match wins.
-const KERNEL_NAMES: [&str; 5] = [
+const KERNEL_NAMES: [&str; 6] = [
+    // After a reboot: the attempt's own log with what the next boot found.
+    "kernel.reset.log",
     "kernel.log",
     "kmsg.log",
     "dmesg.log",
@@ -91,6 +93,10 @@ impl Case {
         } else {
             Context::default()
         };
+        let mut context = context;
+        if context.dumped_fault.is_none() {
+            context.dumped_fault = crate::evidence::board_dump::dumped_fault(dir);
+        }
         // A derived output.log that is empty does not hide the raw capture.
         let mut output = find(&OUTPUT_NAMES);
         if let Some(Source::Path(p)) = &output

@@ -112,6 +112,7 @@ mod tests {
             include_str!("verdict/gpu.rs"),
             include_str!("verdict/program.rs"),
             include_str!("verdict/ending.rs"),
+            include_str!("verdict/reset.rs"),
         ]
         .concat();
         for k in KINDS {

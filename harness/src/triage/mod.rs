@@ -13,7 +13,7 @@
 mod args;
 mod case;
 mod command;
-mod context;
+pub mod context;
 mod data;
 mod explain;
 mod facts;

@@ -13,6 +13,7 @@ pub fn print_if_asked() {
     stamp_error();
     overhead_of_true();
     overhead_of_ten_seconds();
+    terminal();
     flood();
     std::process::exit(0);
 }
@@ -93,6 +94,67 @@ fn overhead_of_ten_seconds() {
     );
 }
 
+/// What the kernel's terminal gives at most: the same writer, read by a loop that throws everything away.
+fn bare_terminal(bytes: u64) -> f64 {
+    use std::io::Read;
+    let mut pty = legwork::os::pty::open((120, 40)).unwrap();
+    let argv = helper(&["spam", &bytes.to_string()]);
+    let t = Instant::now();
+    let mut child = Command::new(&argv[0])
+        .args(&argv[1..])
+        .stdin(Stdio::null())
+        .stdout(pty.slave.try_clone().unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(pty.slave);
+    let mut buf = vec![0u8; 64 << 10];
+    let mut got = 0u64;
+    loop {
+        match pty.master.read(&mut buf) {
+            Ok(0) => break,
+            Ok(n) => got += n as u64,
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                use std::os::fd::AsRawFd;
+                let _ = legwork::os::wake::wait_readable(&[pty.master.as_raw_fd()], 1000);
+            }
+            Err(_) => break, // the writer is gone
+        }
+    }
+    let s = t.elapsed().as_secs_f64();
+    child.wait().unwrap();
+    assert_eq!(got, bytes);
+    got as f64 / 1e6 / s
+}
+
+fn supervised_terminal(bytes: u64) -> f64 {
+    let r = attempt(helper(&["spam", &bytes.to_string()]), |s| {
+        s.timeouts.total = Some(Duration::from_secs(300));
+        s.output_cap = 64 << 20;
+    });
+    assert_eq!(r.outcome.output_bytes, Some(bytes));
+    bytes as f64 / 1e6 / r.outcome.wall_s
+}
+
+/// Interleaved, since the machine is never the same twice.
+fn terminal() {
+    const BYTES: u64 = 400_000_000;
+    let (mut b, mut s) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        b.push(bare_terminal(BYTES));
+        s.push(supervised_terminal(BYTES));
+    }
+    let (best_b, best_s) = (
+        b.iter().copied().fold(0.0, f64::max),
+        s.iter().copied().fold(0.0, f64::max),
+    );
+    let (b, s) = (median(b), median(s));
+    println!(
+        "terminal, 5 x 400 MB, interleaved: kernel alone {b:.0} MB/s (best {best_b:.0}), supervised {s:.0} MB/s (best {best_s:.0}), ratio {:.2}",
+        s / b
+    );
+}
+
 fn flood() {
     let own = |k| {
         let me = i32::try_from(std::process::id()).unwrap();
@@ -104,7 +166,7 @@ fn flood() {
     });
     let o = &r.outcome;
     println!(
-        "pty: {} bytes in {:.2} s = {:.0} MB/s; supervisor RSS {before:.1} MiB before, {:.1} MiB at its peak",
+        "1 GB of output: {} bytes in {:.2} s = {:.0} MB/s; supervisor RSS {before:.1} MiB before, {:.1} MiB at its peak",
         o.output_bytes.unwrap_or(0),
         o.wall_s,
         o.output_bytes.unwrap_or(0) as f64 / 1e6 / o.wall_s,

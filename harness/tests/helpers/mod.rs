@@ -140,10 +140,15 @@ fn background_child(d: Duration) {
 fn fork_crash() {
     fork(|| {
         fork(|| segv());
-        std::thread::sleep(Duration::from_millis(100));
+        wait_for_children();
     });
-    std::thread::sleep(Duration::from_millis(200));
+    wait_for_children();
     println!("all is well");
+}
+
+fn wait_for_children() {
+    // SAFETY: no status is asked for.
+    while unsafe { libc::wait(std::ptr::null_mut()) } > 0 {}
 }
 
 fn spam(bytes: u64) {

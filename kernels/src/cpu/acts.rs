@@ -406,8 +406,8 @@ fn quantise_q32(isa: Isa, x: &[f32], q: &mut [i8], d: &mut [f32], s: &mut [f32])
 
 fn round_block32(isa: Isa, x: &[f32; 32], q: &mut [i8; 32]) -> f32 {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 {
-        // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+    if isa.has_avx2() {
+        // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::quantise::block32(x, q) };
     }
     let _ = isa;
@@ -428,8 +428,8 @@ fn quantise_q256(isa: Isa, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i
 
 fn round_block256(isa: Isa, x: &[f32; 256], q: &mut [i8; 256], sums: &mut [i16; 16]) -> f32 {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 {
-        // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+    if isa.has_avx2() {
+        // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::quantise::block256(x, q, sums) };
     }
     let _ = isa;

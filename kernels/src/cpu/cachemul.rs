@@ -71,8 +71,8 @@ impl Scratch {
 /// `out[s] += Σ_h weights[h] * max(sums[h][s], 0)`.
 pub(super) fn relu_mix(isa: Isa, sums: &[[f32; ROWS]], weights: &[f32], out: &mut [f32; ROWS]) {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 {
-        // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+    if isa.has_avx2() {
+        // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::cachetile::relu_mix(sums, weights, out) };
     }
     let _ = isa;

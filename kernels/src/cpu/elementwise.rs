@@ -54,8 +54,8 @@ macro_rules! element {
 
             fn dot(isa: Isa, a: &[Self], x: &[f32]) -> f32 {
                 #[cfg(target_arch = "x86_64")]
-                if isa == Isa::Avx2 {
-                    // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+                if isa.has_avx2() {
+                    // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
                     return unsafe { super::simd::avx2::floats::dot(a, x) };
                 }
                 let _ = isa;
@@ -70,8 +70,8 @@ macro_rules! element {
 
             fn axpy(isa: Isa, y: &mut [f32], factor: f32, a: &[Self]) {
                 #[cfg(target_arch = "x86_64")]
-                if isa == Isa::Avx2 {
-                    // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+                if isa.has_avx2() {
+                    // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
                     return unsafe { super::simd::avx2::floats::axpy(y, factor, a) };
                 }
                 let _ = isa;
@@ -82,8 +82,8 @@ macro_rules! element {
 
             fn mix<'a>(isa: Isa, values: impl Fn(usize) -> &'a [Self], x: &[f32], y: &mut [f32]) {
                 #[cfg(target_arch = "x86_64")]
-                if isa == Isa::Avx2 {
-                    // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+                if isa.has_avx2() {
+                    // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
                     return unsafe { super::simd::avx2::cachetile::mix_one(values, x, y) };
                 }
                 y.fill(0.0);
@@ -100,13 +100,15 @@ macro_rules! element {
                 x: Strided<'_>,
             ) -> bool {
                 #[cfg(target_arch = "x86_64")]
-                if isa == Isa::Avx2 {
+                if isa.has_avx2() {
                     use super::simd::avx2::{cachetile, tile::Tiles};
                     let tiles = s.tiles.get_or_insert_with(Tiles::new);
                     let (x, stride) = (x.x, x.stride);
                     let x = cachetile::Strided { x, stride };
-                    // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
-                    unsafe { cachetile::dots(tiles, keys, width, x, &mut s.sums) };
+                    // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
+                    unsafe {
+                        cachetile::dots(tiles, keys, width, x, isa == Isa::Avx512, &mut s.sums)
+                    };
                     return true;
                 }
                 let _ = (s, isa, keys, width, x);
@@ -122,13 +124,15 @@ macro_rules! element {
                 x: Strided<'_>,
             ) -> bool {
                 #[cfg(target_arch = "x86_64")]
-                if isa == Isa::Avx2 {
+                if isa.has_avx2() {
                     use super::simd::avx2::{cachetile, tile::Tiles};
                     let tiles = s.tiles.get_or_insert_with(Tiles::new);
                     let (x, stride) = (x.x, x.stride);
                     let x = cachetile::Strided { x, stride };
-                    // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
-                    unsafe { cachetile::mix(tiles, values, n, column, x, &mut s.sums) };
+                    // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
+                    unsafe {
+                        cachetile::mix(tiles, values, n, column, x, isa == Isa::Avx512, &mut s.sums)
+                    };
                     return true;
                 }
                 let _ = (s, isa, values, n, column, x);
@@ -171,8 +175,8 @@ pub(super) fn softmax(isa: Isa, x: &mut [f32]) {
 /// `x = exp(x - max)`; the sum is returned.
 fn exp_minus(isa: Isa, x: &mut [f32], max: f32) -> f32 {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 {
-        // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+    if isa.has_avx2() {
+        // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::exp::exp_minus(x, max) };
     }
     let _ = isa;
@@ -187,8 +191,8 @@ fn exp_minus(isa: Isa, x: &mut [f32], max: f32) -> f32 {
 /// `gate = gate / (1 + exp(-gate)) * up`.
 pub(super) fn silu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 {
-        // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+    if isa.has_avx2() {
+        // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::exp::silu_mul(gate, up) };
     }
     let _ = isa;

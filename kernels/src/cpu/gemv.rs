@@ -35,7 +35,7 @@ pub fn gemv(
         return Ok(());
     }
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 && fits(ty, n, x) && avx2(ty, w, x, out) {
+    if isa.has_avx2() && fits(ty, n, x) && avx2(ty, w, x, out) {
         return Ok(());
     }
     let _ = isa;
@@ -55,7 +55,7 @@ fn fits(ty: BlockType, n: usize, x: ActRow<'_>) -> bool {
 #[cfg(target_arch = "x86_64")]
 fn avx2(ty: BlockType, w: &[u8], x: ActRow<'_>, out: &mut [f32]) -> bool {
     use super::simd::avx2::{codebook as c, dot32, dot256, floats, kquant as k};
-    // SAFETY: the caller selected `Isa::Avx2`, which exists only where AVX2, FMA and F16C do.
+    // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
     unsafe {
         match ty {
             BlockType::Q2_K => dot256::rows::<84, k::Q2K>(w, x, out),

@@ -9,6 +9,8 @@ pub enum Isa {
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
+    /// The same with AVX-512 F, BW, VL and VNNI.
+    Avx512,
     /// aarch64 with NEON.
     Neon,
 }
@@ -24,8 +26,14 @@ impl Isa {
     pub fn available() -> Vec<Isa> {
         match Isa::best() {
             Isa::Portable => vec![Isa::Portable],
+            Isa::Avx512 => vec![Isa::Portable, Isa::Avx2, Isa::Avx512],
             best => vec![Isa::Portable, best],
         }
+    }
+
+    /// Whether kernels for AVX2 may be called.
+    pub fn has_avx2(self) -> bool {
+        matches!(self, Isa::Avx2 | Isa::Avx512)
     }
 
     /// The name that traces print.
@@ -33,6 +41,7 @@ impl Isa {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
             Isa::Neon => "neon",
         }
     }
@@ -40,10 +49,12 @@ impl Isa {
 
 #[cfg(target_arch = "x86_64")]
 fn detect() -> Isa {
-    let all = std::arch::is_x86_feature_detected!("avx2")
-        && std::arch::is_x86_feature_detected!("fma")
-        && std::arch::is_x86_feature_detected!("f16c");
-    if all { Isa::Avx2 } else { Isa::Portable }
+    use std::arch::is_x86_feature_detected as has;
+    if !(has!("avx2") && has!("fma") && has!("f16c")) {
+        return Isa::Portable;
+    }
+    let wide = has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vnni");
+    if wide { Isa::Avx512 } else { Isa::Avx2 }
 }
 
 #[cfg(target_arch = "aarch64")]

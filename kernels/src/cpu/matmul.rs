@@ -338,7 +338,7 @@ impl Scratch {
         self.sums.clear();
         self.sums.resize(m, [0.0; ROWS]);
         #[cfg(target_arch = "x86_64")]
-        if isa == Isa::Avx2 && acts.rows() >= TILED && m > 2 {
+        if isa.has_avx2() && acts.rows() >= TILED && m > 2 {
             use super::simd::avx2::{panel, tile::Tiles};
             let p = panel::Panel {
                 ty: w.ty,
@@ -346,9 +346,10 @@ impl Scratch {
                 row_bytes: w.row_bytes(),
                 acts,
                 which,
+                wide: isa == Isa::Avx512,
             };
             let tiles = self.tiles.get_or_insert_with(Tiles::new);
-            // SAFETY: `Isa::Avx2` exists only where AVX2, FMA and F16C do.
+            // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
             if unsafe { panel::run(p, tiles, &mut self.sums) } {
                 return &self.sums;
             }

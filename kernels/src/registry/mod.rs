@@ -9,6 +9,7 @@ mod refusal;
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 pub use refusal::{Cause, Refusal};
 
@@ -156,6 +157,9 @@ pub struct Registry {
     observer: Option<Observer>,
     traced: Vec<AtomicBool>,
     reference_hits: AtomicU64,
+    timed: AtomicBool,
+    /// By operation, nanoseconds.
+    spent: Vec<AtomicU64>,
 }
 
 fn slot_index(op: OpId, device: DeviceKind) -> usize {
@@ -180,6 +184,8 @@ impl Registry {
             observer: None,
             traced: (0..n).map(|_| AtomicBool::new(false)).collect(),
             reference_hits: AtomicU64::new(0),
+            timed: AtomicBool::new(false),
+            spent: OpId::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -264,6 +270,27 @@ impl Registry {
     #[must_use]
     pub fn reference_hits(&self) -> u64 {
         self.reference_hits.load(Ordering::Relaxed)
+    }
+
+    /// Starts (from zero) or stops the clock of every operation. What it counts is host time, which is the operation's own
+    /// only where operations end before they return: on the CPU.
+    pub fn time_operations(&self, on: bool) {
+        if on {
+            self.spent
+                .iter()
+                .for_each(|ns| ns.store(0, Ordering::Relaxed));
+        }
+        self.timed.store(on, Ordering::Relaxed);
+    }
+
+    /// What each operation took while the clock was on; operations that did not run are left out.
+    #[must_use]
+    pub fn time_spent(&self) -> Vec<(OpId, Duration)> {
+        let spent = self.spent.iter().map(|ns| ns.load(Ordering::Relaxed));
+        let all = OpId::ALL.iter().copied().zip(spent);
+        all.filter(|(_, ns)| *ns > 0)
+            .map(|(op, ns)| (op, Duration::from_nanos(ns)))
+            .collect()
     }
 
     fn slot<O: Op>(&self, device: DeviceKind) -> &[Provider<O>] {
@@ -381,7 +408,14 @@ impl Registry {
         if provider.tier == Tier::Reference {
             self.reference_hits.fetch_add(1, Ordering::Relaxed);
         }
-        (provider.run)(ctx, args)
+        if !self.timed.load(Ordering::Relaxed) {
+            return (provider.run)(ctx, args);
+        }
+        let started = Instant::now();
+        let done = (provider.run)(ctx, args);
+        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.spent[O::ID.index()].fetch_add(ns, Ordering::Relaxed);
+        done
     }
 }
 

@@ -18,4 +18,6 @@ pub use run::{
     ComparedFaults, ComparedMetric, Comparison, FaultRatio, GateResult, GateStatus, Leg, LegKind,
     Owed, REPORT_SCHEMA, REPORT_VERSION, Report, RunInfo, RunVerdict,
 };
-pub use verdict::{Class, Confidence, EvidenceLine, Role, StackGate, StackState, Verdict};
+pub use verdict::{
+    Alternate, Class, Confidence, EvidenceLine, Role, StackGate, StackState, Verdict,
+};

@@ -128,6 +128,17 @@ pub struct StackGate {
     pub reasons: Vec<String>,
 }
 
+/// Another reading of the same evidence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Alternate {
+    /// Class of the other reading.
+    pub class: Class,
+    /// Its kind.
+    pub kind: String,
+    /// When it would hold.
+    pub why: String,
+}
+
 /// The verdict on one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
@@ -141,6 +152,9 @@ pub struct Verdict {
     pub title: String,
     /// The chain of evidence, in the order it was read.
     pub evidence: Vec<EvidenceLine>,
+    /// Other readings of the same evidence, and when each would hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternates: Vec<Alternate>,
     /// What would settle it: empty unless the verdict is inconclusive or of low confidence.
     pub would_settle: Vec<String>,
     /// The stack gate, where it was asked.
@@ -161,6 +175,7 @@ impl Verdict {
             confidence,
             title: title.into(),
             evidence: Vec::new(),
+            alternates: Vec::new(),
             would_settle: Vec::new(),
             stack_gate: None,
             warnings: Vec::new(),

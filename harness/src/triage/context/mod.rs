@@ -75,6 +75,54 @@ pub struct Unkillable {
     pub stack: Option<String>,
 }
 
+/// A share of the leg that did not answer after the attempt.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LostShare {
+    /// The path that was asked for.
+    pub path: String,
+    /// Type of its file system.
+    pub fs: String,
+    /// `gone` (an error of the file system) or `hangs` (no answer).
+    pub state: String,
+    /// The error.
+    pub error: Option<String>,
+}
+
+/// The launch that a GPU had not finished, from the engine's recording (`VT_KERNEL_TRACE=1`).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InFlight {
+    /// Kernel.
+    pub kernel: String,
+    /// Its number among the launches of the process.
+    pub seq: u64,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub threads: u32,
+    /// `starting`, `issued` or `failed`.
+    pub state: String,
+    /// Launches that were not known to be over, this one included.
+    pub open: usize,
+    /// Launches recorded.
+    pub recorded: usize,
+}
+
+/// `[gfxhub] Page fault observed` of a device core dump.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DumpedFault {
+    /// The line as written.
+    pub text: String,
+    /// Faulting address.
+    pub address: Option<u64>,
+    /// `GCVM_L2_PROTECTION_FAULT_STATUS`.
+    pub status: Option<u32>,
+    /// The file.
+    pub file: String,
+}
+
 /// How the capture of output went.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -190,6 +238,18 @@ pub struct Context {
     /// Whether the leg's GPU code is `new`, `known_good` or `none`.
     #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub own_gpu_code: Option<String>,
+    /// Shares that did not answer after the attempt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<LostShare>,
+    /// What is left of the boot before, when the machine was booted again under the attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous_boot: Option<crate::evidence::previous_boot::PreviousBoot>,
+    /// The GPU launch that was in flight at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<InFlight>,
+    /// A page fault that the driver's state dump holds; the kernel log may lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dumped_fault: Option<DumpedFault>,
     /// The engine's device.
     #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,

@@ -255,8 +255,8 @@ pub const KINDS: &[KindRow] = &[
     KindRow {
         slug: "host-reset",
         classes: "inconclusive, board",
-        means: "The machine was reset during the attempt and nothing in the evidence says why.",
-        causes: "Power, a watchdog, hardware that left no record.",
+        means: "The machine was booted again during the attempt: its kernel died (a panic, or a dump in pstore: board), or nothing in the evidence says why (inconclusive).",
+        causes: "A kernel panic under the leg; power, a watchdog, hardware that left no record.",
         act: "pstore, `journalctl -k -b -1`, the next boot's reset reason, the power switch's log.",
         sources: &[RESET_REASON],
     },

@@ -257,6 +257,32 @@ pub enum ResetCause {
 }
 
 impl Finding {
+    /// Whether it is about a GPU at work: a fault, a hang, a reset, or a runtime's word of one.
+    #[must_use]
+    pub fn speaks_of_gpu(&self) -> bool {
+        match self {
+            Finding::GpuPageFault(_)
+            | Finding::SqInterrupt { .. }
+            | Finding::MesTimeout { .. }
+            | Finding::HwsTimeout
+            | Finding::RingTimeout { .. }
+            | Finding::GpuReset(_)
+            | Finding::Xid { .. } => true,
+            Finding::Program { word, .. } => matches!(
+                word,
+                Word::MemoryAccessFault
+                    | Word::ApertureViolation
+                    | Word::IllegalInstruction
+                    | Word::QueueException
+                    | Word::IllegalAddress
+                    | Word::DeviceAssert
+                    | Word::HwException
+                    | Word::LaunchFailure
+            ),
+            _ => false,
+        }
+    }
+
     /// The slug under which a finding appears in reports.
     #[must_use]
     pub fn slug(&self) -> &'static str {

@@ -143,6 +143,15 @@ pub fn harness(ev: &Evidence<'_>) -> Option<Decision> {
             )
             .settle(&[Settle::Repeat]),
         ),
+        Some("disk-floor") => Some(Decision::fact(
+            "killed_by",
+            "disk floor",
+            "disk-full",
+            Infra,
+            "disk-full",
+            High,
+            "the disk filled up under the attempt, which was ended so that what was captured could still be kept",
+        )),
         Some("oom" | "memory-limit") => Some(Decision::fact(
             "killed_by",
             "memory limit",

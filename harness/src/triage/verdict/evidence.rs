@@ -105,6 +105,35 @@ pub fn lines(
             });
         }
     }
+    if let Some(f) = &ev.ctx.in_flight {
+        let gpu = first_decides.is_some_and(|i| ev.events[i].finding.speaks_of_gpu());
+        out.push(EvidenceLine {
+            source: "kernel-trace.bin".to_owned(),
+            line: None,
+            text: format!(
+                "launch {} {} grid {}x{}x{} threads {}: {}; {} of the last {} launches not known to be over",
+                f.seq, f.kernel, f.grid[0], f.grid[1], f.grid[2], f.threads, f.state, f.open, f.recorded
+            ),
+            finding: "launch-in-flight".to_owned(),
+            role: if gpu { Role::Supports } else { Role::Ignored },
+            why: if gpu {
+                "the kernel that the engine had in flight when the GPU's trouble came: the first launch that was not known to be over"
+            } else {
+                "what the engine had in flight; nothing says that the GPU was in trouble"
+            }
+            .to_owned(),
+        });
+    }
+    if let Some(f) = &ev.ctx.dumped_fault {
+        out.push(EvidenceLine {
+            source: f.file.clone(),
+            line: None,
+            text: f.text.clone(),
+            finding: "gpu-page-fault".to_owned(),
+            role: if d.kind == "mes-hang" { Role::Supports } else { Role::Ignored },
+            why: "the last page fault that the driver remembers in its state dump; it may be older than the attempt".to_owned(),
+        });
+    }
     if let Some(g) = &d.gate {
         for r in &g.reasons {
             out.push(EvidenceLine {

@@ -5,7 +5,7 @@ use legwork_reports::model::{Class, Confidence, StackState};
 use super::decision::{Decision, Evidence};
 use super::incident::Incident;
 use crate::triage::data::nvidia::{XidClass, xid_class, xid_row};
-use crate::triage::fault_status::Client;
+use crate::triage::fault_status::{Client, FaultStatus};
 use crate::triage::finding::{Event, Finding, PageFault, Proc, ResetStep, Word};
 use crate::triage::scope::Owner;
 use crate::triage::settle::Settle;
@@ -256,6 +256,26 @@ fn scheduler(ev: &Evidence<'_>, inc: &Incident, i: usize, e: &Event) -> Decision
         _ => "the hardware scheduler could not take a queue off the GPU".to_owned(),
     };
     let _ = inc;
+    // The log has no fault, but the driver's own memory of one may say whose the hang is.
+    let dumped = ev.ctx.dumped_fault.as_ref().filter(|f| {
+        f.status
+            .is_some_and(|s| s != u32::MAX && Client::from_id(FaultStatus(s).client()).is_shader())
+    });
+    if let Some(f) = dumped {
+        return Decision::by(
+            i,
+            Inconclusive,
+            "mes-hang",
+            Medium,
+            format!(
+                "{what}, and no fault came before it in the log; but the driver's state dump remembers a page fault of a shader (address {:#x}), after which the scheduler stops in the same way",
+                f.address.unwrap_or(0)
+            ),
+        )
+        .or(Kernel, "gpu-page-fault", "if that fault is the attempt's and the stack under it is sound")
+        .or(Board, "mes-hang", "if that fault is older than the attempt")
+        .settle(&[Settle::Serialise, Settle::KnownGood, Settle::Smaller]);
+    }
     if ev.new_code() {
         return Decision::by(
             i,
@@ -475,4 +495,102 @@ pub fn collateral(ev: &Evidence<'_>, inc: &Incident) -> Decision {
     )
     .with(told, "the program was told of the reset, not of a fault of its own")
     .settle(&[Settle::QuietGpu])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::triage::context::{DumpedFault, InFlight, LostShare};
+    use crate::triage::{Case, Context, Source, triage};
+
+    const MES: &str = "[ 100.000000] amdgpu 0000:c5:00.0: amdgpu: MES failed to respond to msg=REMOVE_QUEUE\n[ 100.100000] amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!\n";
+
+    fn verdict(context: Context) -> legwork_reports::model::Verdict {
+        triage(&Case {
+            kernel: Some(Source::Text(MES.into())),
+            output: None,
+            context,
+        })
+    }
+
+    fn crashed() -> Context {
+        Context {
+            exit: Some("signal 6".into()),
+            own_gpu_code: Some("known_good".into()),
+            ..Context::default()
+        }
+    }
+
+    #[test]
+    fn a_shader_fault_in_the_drivers_dump_takes_a_bare_mes_hang_from_the_board() {
+        let bare = verdict(crashed());
+        assert_eq!((bare.class, bare.kind.as_str()), (Board, "mes-hang"));
+        assert!(
+            !bare.alternates.is_empty(),
+            "the report holds the other reading"
+        );
+        let with = |status| {
+            verdict(Context {
+                dumped_fault: Some(DumpedFault {
+                    text: "Page fault observed; 0x7f0000001000".into(),
+                    address: Some(0x7f00_0000_1000),
+                    status: Some(status),
+                    file: "devcoredump.0.zst".into(),
+                }),
+                ..crashed()
+            })
+        };
+        // Client 8 is TCP, a shader's vector memory; 4 is CPF, the command processor (fault rules, 1.1 and 1.2).
+        let shader = with(0x0080_1031);
+        assert_eq!(
+            (shader.class, shader.kind.as_str()),
+            (Inconclusive, "mes-hang")
+        );
+        assert!(
+            shader
+                .evidence
+                .iter()
+                .any(|e| e.source == "devcoredump.0.zst")
+        );
+        assert!(shader.alternates.iter().any(|a| a.class == Kernel));
+        assert_eq!(with(4 << 9 | 1).class, Board);
+    }
+
+    #[test]
+    fn the_launch_in_flight_is_named_where_the_gpu_was_in_trouble() {
+        let in_flight = Some(InFlight {
+            kernel: "mla_attention".into(),
+            seq: 77,
+            grid: [3, 2, 1],
+            threads: 128,
+            state: "issued".into(),
+            open: 1,
+            recorded: 77,
+        });
+        let v = verdict(Context {
+            in_flight: in_flight.clone(),
+            ..crashed()
+        });
+        assert!(v.title.ends_with("mla_attention in flight"), "{}", v.title);
+        let line = v.evidence.iter().find(|e| e.source == "kernel-trace.bin");
+        assert!(line.is_some_and(|l| l.text.contains("launch 77 mla_attention")));
+        // A lost share with the same recording says nothing about the kernel.
+        let v = triage(&Case {
+            kernel: Some(Source::Text(String::new())),
+            output: None,
+            context: Context {
+                exit: Some("1".into()),
+                shares: vec![LostShare {
+                    path: "/share/m.gguf".into(),
+                    fs: "cifs".into(),
+                    state: "hangs".into(),
+                    error: None,
+                }],
+                in_flight,
+                ..Context::default()
+            },
+        });
+        assert_eq!((v.class, v.kind.as_str()), (Infra, "share-lost"));
+        assert!(!v.title.contains("in flight"), "{}", v.title);
+    }
 }

@@ -3,7 +3,7 @@
 use legwork_reports::model::{Class, Confidence};
 
 use super::decision::{Decision, Evidence};
-use crate::triage::finding::{Event, Finding, OomScope, ResetCause, Word};
+use crate::triage::finding::{Event, Finding, OomScope, Word};
 use crate::triage::scope::{Owner, may_be_gpu_path};
 use crate::triage::settle::Settle;
 
@@ -200,7 +200,28 @@ pub fn surroundings(ev: &Evidence<'_>) -> Option<Decision> {
     if ev.ending.success() {
         return None;
     }
-    let mut best: Option<Decision> = None;
+    let mut best: Option<Decision> = ev.ctx.shares.first().map(|s| {
+        let said = ev.said(&[Word::ReadError, Word::HostDown]);
+        let how = match (&s.error, s.state.as_str()) {
+            (Some(e), _) => e.as_str(),
+            (None, "hangs") => "no answer",
+            (None, state) => state,
+        };
+        Decision::fact(
+            "share",
+            format!("{} ({}): {how}", s.path, s.fs),
+            "share-lost",
+            Infra,
+            "share-lost",
+            if said.is_some() || s.state == "hangs" {
+                High
+            } else {
+                Medium
+            },
+            "a share that the leg uses did not answer after the attempt",
+        )
+        .with(said, "the program saw its reads fail")
+    });
     for (i, e, _) in ev.kernel() {
         let d = match &e.finding {
             Finding::ShareLost { recovered: false } => {
@@ -317,66 +338,6 @@ pub fn kernel_trouble(ev: &Evidence<'_>) -> Option<Decision> {
             .settle(&[Settle::KernelLog]),
         ),
         _ => None,
-    })
-}
-
-/// The machine went away under the attempt.
-#[must_use]
-pub fn host_reset(ev: &Evidence<'_>) -> Option<Decision> {
-    if !ev.ending.host_reset {
-        return None;
-    }
-    let text = ev
-        .ctx
-        .exit
-        .clone()
-        .unwrap_or_else(|| "boot id changed".to_owned());
-    let reason = ev.kernel().find_map(|(i, e, _)| match &e.finding {
-        Finding::HostReset { cause, words } => Some((i, *cause, words.clone())),
-        _ => None,
-    });
-    if let Some(d) = ev.kernel().find_map(|(i, e, _)| match &e.finding {
-        Finding::KernelBug { gpu: false, what } => Some(
-            Decision::by(
-                i,
-                Inconclusive,
-                "kernel-bug",
-                Medium,
-                format!("the kernel failed before the machine was reset: {what}"),
-            )
-            .or(Board, "kernel-bug", "if memory or CPU are sick")
-            .settle(&[Settle::Pstore, Settle::OtherBoard]),
-        ),
-        _ => None,
-    }) {
-        return Some(d);
-    }
-    Some(match reason {
-        Some((i, ResetCause::External | ResetCause::Power, _)) => {
-            Decision::by(i, Infra, "external-reset", Medium, "the next boot says that the machine was reset from outside (pin, button, power switch), and no panic, machine check or GPU line came before")
-                .or(Board, "host-reset", "if the button was pressed because the machine hung")
-                .settle(&[Settle::PowerLog])
-        }
-        Some((i, ResetCause::Software, _)) => {
-            Decision::by(i, Infra, "external-reset", Low, "the next boot says that software asked for the reset")
-                .settle(&[Settle::PowerLog, Settle::Pstore])
-        }
-        Some((i, _, words)) => {
-            Decision::by(i, Inconclusive, "host-reset", Medium, format!("the machine was reset ({words}); what hung it is not in the evidence"))
-                .or(Board, "host-reset", "if it happens on this board only")
-                .settle(&[Settle::Pstore, Settle::OtherBoard])
-        }
-        None => Decision::fact(
-            "boot_id",
-            text,
-            "host-reset",
-            Inconclusive,
-            "host-reset",
-            Medium,
-            "the machine was reset during the attempt, and neither a reset reason nor a machine check nor a panic is in the evidence",
-        )
-        .or(Board, "host-reset", "if it happens on this board only")
-        .settle(&[Settle::Pstore, Settle::PowerLog, Settle::OtherBoard]),
     })
 }
 

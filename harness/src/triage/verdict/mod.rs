@@ -17,6 +17,7 @@ mod hardware;
 mod host;
 mod incident;
 mod program;
+mod reset;
 
 pub use decision::{Alternate, Decision, Evidence};
 pub(super) use ending::{describe, signal_name};
@@ -71,7 +72,17 @@ pub fn judge(case: &Case) -> Judgement {
     };
     let kernel = read(&case.kernel, &|r| scan::kernel(r));
     let output = read(&case.output, &|r| scan::output(r));
-    weigh(case, kernel, output, warnings)
+    let mut judgement = weigh(case, kernel, output, warnings);
+    if let Some(super::case::Source::Path(p)) = &case.kernel
+        && p.file_name().is_some_and(|n| n == "kernel.reset.log")
+    {
+        for line in &mut judgement.verdict.evidence {
+            if line.source == "kernel.log" {
+                line.source = "kernel.reset.log".to_owned();
+            }
+        }
+    }
+    judgement
 }
 
 fn weigh(
@@ -117,6 +128,14 @@ fn weigh(
     let mut d = decide(&ev, &incidents);
     if d.title.is_empty() {
         d.title = title::of(&ev, &d);
+        // Two faults in two kernels are two troubles.
+        if let Some(f) = &ctx.in_flight
+            && d.decides
+                .first()
+                .is_some_and(|&i| events[i].finding.speaks_of_gpu())
+        {
+            d.title = format!("{}, {} in flight", d.title, f.kernel);
+        }
     }
     notes(&ev, &incidents, &d, &mut warnings);
     if dropped > 0 {
@@ -145,6 +164,15 @@ fn weigh(
         verdict.would_settle.push(Settle::Repeat.words(ctx));
     }
     verdict.stack_gate = d.gate.clone();
+    verdict.alternates = d
+        .alternates
+        .iter()
+        .map(|a| legwork_reports::model::Alternate {
+            class: a.class,
+            kind: a.kind.clone(),
+            why: a.why.clone(),
+        })
+        .collect();
     warnings.append(&mut d.warnings);
     verdict.warnings = warnings;
     Judgement {
@@ -222,7 +250,7 @@ fn decide(ev: &Evidence<'_>, incidents: &[Incident]) -> Decision {
     if let Some(inc) = own {
         return gpu::judge(ev, inc);
     }
-    if let Some(d) = host::host_reset(ev) {
+    if let Some(d) = reset::ask(ev) {
         return d;
     }
     if let Some(d) = host::driver(ev) {

@@ -2,9 +2,10 @@
 
 use super::floats::Lanes;
 use super::micro::{self, Sums};
-use super::panel::in_sixes;
-use super::tile::{COLS, ROWS, Tiles, transpose};
+use super::panel::{by_rows, gather};
+use super::tile::{COLS, ROWS, TileF, Tiles, transpose};
 use super::vec::store_f32;
+use crate::cpu::simd::avx512::micro as wide;
 use std::arch::x86_64::*;
 
 /// Rows of queries or weights: row `i` is `x[i * stride..][..n]`.
@@ -21,13 +22,32 @@ impl<'a> Strided<'a> {
     }
 }
 
-/// Add `keys[r] · x[i]` to `sums[i][r]` for up to 16 keys of `width` elements.
+/// Add the products of a float tile with `row(i)` to `sums[i]`.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn multiply<'a>(
+    tile: &TileF,
+    row: impl Fn(usize) -> &'a [f32] + Copy,
+    is_wide: bool,
+    sums: &mut [Sums],
+) {
+    by_rows!(
+        is_wide,
+        sums,
+        |at, out, M| micro::floats::<M>(tile, &gather(at, row), out),
+        // SAFETY: `is_wide` is set only where the processor has AVX-512.
+        unsafe { wide::floats::<M>(tile, &gather(at, row), out) }
+    );
+}
+
+/// Add `keys[r] · x[i]` to `sums[i][r]` for up to 16 keys of `width` elements. `is_wide`: the processor has what
+/// `simd::avx512` needs.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn dots<T: Lanes>(
     tiles: &mut Tiles,
     keys: &[&[T]],
     width: usize,
     x: Strided<'_>,
+    is_wide: bool,
     sums: &mut [Sums],
 ) {
     for from in (0..width).step_by(COLS) {
@@ -48,13 +68,7 @@ pub(crate) fn dots<T: Lanes>(
                 }
             }
         }
-        in_sixes!(sums, |at, out, M| {
-            let mut rows = [x.part(at, from, cols); M];
-            for (i, row) in rows.iter_mut().enumerate().skip(1) {
-                *row = x.part(at + i, from, cols);
-            }
-            micro::floats::<M>(tile, &rows, out)
-        });
+        multiply(tile, |i| x.part(i, from, cols), is_wide, sums);
     }
 }
 
@@ -67,6 +81,7 @@ pub(crate) fn mix<'a, T: Lanes + 'a>(
     n: usize,
     column: usize,
     x: Strided<'_>,
+    is_wide: bool,
     sums: &mut [Sums],
 ) {
     for from in (0..n).step_by(COLS) {
@@ -81,13 +96,7 @@ pub(crate) fn mix<'a, T: Lanes + 'a>(
             store_f32(high, eight(row.get(8..).unwrap_or(&[])));
         }
         debug_assert_eq!(ROWS, 16);
-        in_sixes!(sums, |at, out, M| {
-            let mut rows = [x.part(at, from, count); M];
-            for (i, row) in rows.iter_mut().enumerate().skip(1) {
-                *row = x.part(at + i, from, count);
-            }
-            micro::floats::<M>(tile, &rows, out)
-        });
+        multiply(tile, |i| x.part(i, from, count), is_wide, sums);
     }
 }
 

@@ -8,6 +8,7 @@ use super::{codebook as c, floats, kquant as k};
 use crate::blocks::{BlockType, decode};
 use crate::cpu::acts::{ActKind, Acts};
 use crate::cpu::matmul::Rows;
+use crate::cpu::simd::avx512::micro as wide;
 
 /// What a panel multiplies.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub(crate) struct Panel<'a> {
     pub acts: &'a Acts,
     /// The activation rows wanted.
     pub which: Rows<'a>,
+    /// Whether the processor has what `simd::avx512` needs.
+    pub wide: bool,
 }
 
 impl Panel<'_> {
@@ -27,23 +30,33 @@ impl Panel<'_> {
     }
 }
 
-/// Run `$body` over the activation rows, six at a time and then fewer, with `$at` the first row,
-/// `$m` their number and `$out` their sums.
-macro_rules! in_sixes {
-    ($sums:expr, |$at:ident, $out:ident, $m:ident| $body:expr) => {{
+/// Run `$narrow` or `$wide` over the activation rows, as many at a time as the registers hold and then fewer, with `$at`
+/// the first row, `$m` their number and `$out` their sums.
+macro_rules! by_rows {
+    ($is_wide:expr, $sums:expr, |$at:ident, $out:ident, $m:ident| $narrow:expr, $wide:expr) => {{
         let sums: &mut [Sums] = $sums;
         let mut $at = 0;
-        while $at < sums.len() {
-            let rest = &mut sums[$at..];
-            let left = rest.len();
-            in_sixes!(@some 6, 6, rest, left, $at, $out, $m, $body);
-            in_sixes!(@some 4, 4, rest, left, $at, $out, $m, $body);
-            in_sixes!(@some 2, 2, rest, left, $at, $out, $m, $body);
-            in_sixes!(@some 1, 1, rest, left, $at, $out, $m, $body);
+        if $is_wide {
+            while $at < sums.len() {
+                let rest = &mut sums[$at..];
+                by_rows!(@some 12, rest, $at, $out, $m, $wide);
+                by_rows!(@some 8, rest, $at, $out, $m, $wide);
+                by_rows!(@some 4, rest, $at, $out, $m, $wide);
+                by_rows!(@some 2, rest, $at, $out, $m, $wide);
+                by_rows!(@some 1, rest, $at, $out, $m, $wide);
+            }
+        } else {
+            while $at < sums.len() {
+                let rest = &mut sums[$at..];
+                by_rows!(@some 6, rest, $at, $out, $m, $narrow);
+                by_rows!(@some 4, rest, $at, $out, $m, $narrow);
+                by_rows!(@some 2, rest, $at, $out, $m, $narrow);
+                by_rows!(@some 1, rest, $at, $out, $m, $narrow);
+            }
         }
     }};
-    (@some $count:literal, $min:literal, $rest:ident, $left:ident, $at:ident, $out:ident, $m:ident, $body:expr) => {
-        if $left >= $min && let Some($out) = $rest.first_chunk_mut::<$count>() {
+    (@some $count:literal, $rest:ident, $at:ident, $out:ident, $m:ident, $body:expr) => {
+        if let Some($out) = $rest.first_chunk_mut::<$count>() {
             const $m: usize = $count;
             $body;
             $at += $count;
@@ -52,7 +65,17 @@ macro_rules! in_sixes {
     };
 }
 
-pub(super) use in_sixes;
+pub(super) use by_rows;
+
+/// The operands of rows `at ..`.
+#[inline(always)]
+pub(super) fn gather<T: Copy, const M: usize>(at: usize, row: impl Fn(usize) -> T) -> [T; M] {
+    let mut x = [row(at); M];
+    for (i, x) in x.iter_mut().enumerate().skip(1) {
+        *x = row(at + i);
+    }
+    x
+}
 
 /// Add the products of a panel to `sums`, one entry per activation row. `false` if the type has no
 /// tile of its own or the activations are not rounded for it.
@@ -110,13 +133,13 @@ fn supers<const B: usize, T: Super<B>, const STEPS: usize, const SUB: usize>(
                 d,
             }
         };
-        in_sixes!(sums, |at, out, M| {
-            let mut x = [block(at); M];
-            for (i, x) in x.iter_mut().enumerate().skip(1) {
-                *x = block(at + i);
-            }
-            micro::bytes::<STEPS, SUB, M>(&tiles.bytes, &x, out)
-        });
+        by_rows!(
+            p.wide,
+            sums,
+            |at, out, M| micro::bytes::<STEPS, SUB, M>(&tiles.bytes, &gather(at, block), out),
+            // SAFETY: `wide` is set only where the processor has AVX-512.
+            unsafe { wide::bytes::<SUB, M>(&tiles.bytes, &gather(at, block), out) }
+        );
     }
 }
 
@@ -130,13 +153,14 @@ fn words(p: Panel<'_>, i: usize, from: usize, cols: usize) -> Words<'_> {
 fn scaled<const B: usize, T: Super<B>>(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) {
     for b in 0..p.acts.n() / 256 {
         tiles.fill_scaled::<B, T>(&p.w[b * B..], p.row_bytes);
-        in_sixes!(sums, |at, out, M| {
-            let mut x = [words(p, at, 256 * b, 256); M];
-            for (i, x) in x.iter_mut().enumerate().skip(1) {
-                *x = words(p, at + i, 256 * b, 256);
-            }
-            micro::words256::<M>(&tiles.words, &x, out)
-        });
+        let row = |i| words(p, i, 256 * b, 256);
+        by_rows!(
+            p.wide,
+            sums,
+            |at, out, M| micro::words256::<M>(&tiles.words, &gather(at, row), out),
+            // SAFETY: as above.
+            unsafe { wide::words256::<M>(&tiles.words, &gather(at, row), out) }
+        );
     }
 }
 
@@ -146,17 +170,31 @@ fn smalls<const B: usize, T: Small<B>>(p: Panel<'_>, tiles: &mut Tiles, sums: &m
     for from in (0..n).step_by(COLS) {
         let cols = COLS.min(n - from);
         tiles.fill_words::<B, T>(&p.w[from / 32 * B..], p.row_bytes, cols / 32);
-        in_sixes!(sums, |at, out, M| {
-            let mut x = [words(p, at, from, cols); M];
-            for (i, x) in x.iter_mut().enumerate().skip(1) {
-                *x = words(p, at + i, from, cols);
+        let row = |i| words(p, i, from, cols);
+        let (tile, blocks) = (&tiles.words, cols / 32);
+        by_rows!(
+            p.wide,
+            sums,
+            |at, out, M| {
+                let x = gather(at, row);
+                if T::HAS_MIN {
+                    micro::words32::<true, M>(tile, blocks, &x, out)
+                } else {
+                    micro::words32::<false, M>(tile, blocks, &x, out)
+                }
+            },
+            {
+                let x = gather(at, row);
+                // SAFETY: as above.
+                unsafe {
+                    if T::HAS_MIN {
+                        wide::words32::<true, M>(tile, blocks, &x, out)
+                    } else {
+                        wide::words32::<false, M>(tile, blocks, &x, out)
+                    }
+                }
             }
-            if T::HAS_MIN {
-                micro::words32::<true, M>(&tiles.words, cols / 32, &x, out)
-            } else {
-                micro::words32::<false, M>(&tiles.words, cols / 32, &x, out)
-            }
-        });
+        );
     }
 }
 
@@ -170,13 +208,14 @@ fn plain<const B: usize, T: floats::FromBytes<B>>(
     for from in (0..n).step_by(COLS) {
         let cols = COLS.min(n - from);
         tiles.fill_plain::<B, T>(p.w, p.row_bytes, from, cols);
-        in_sixes!(sums, |at, out, M| {
-            let mut x = [p.acts.floats(p.row(at), from, cols); M];
-            for (i, x) in x.iter_mut().enumerate().skip(1) {
-                *x = p.acts.floats(p.row(at + i), from, cols);
-            }
-            micro::floats::<M>(&tiles.floats, &x, out)
-        });
+        let row = |i| p.acts.floats(p.row(i), from, cols);
+        by_rows!(
+            p.wide,
+            sums,
+            |at, out, M| micro::floats::<M>(&tiles.floats, &gather(at, row), out),
+            // SAFETY: as above.
+            unsafe { wide::floats::<M>(&tiles.floats, &gather(at, row), out) }
+        );
     }
 }
 
@@ -199,12 +238,13 @@ fn decoded(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) {
             }
         }
         tiles.fill_floats(decoded, cols);
-        in_sixes!(sums, |at, out, M| {
-            let mut x = [p.acts.floats(p.row(at), from, cols); M];
-            for (i, x) in x.iter_mut().enumerate().skip(1) {
-                *x = p.acts.floats(p.row(at + i), from, cols);
-            }
-            micro::floats::<M>(&tiles.floats, &x, out)
-        });
+        let row = |i| p.acts.floats(p.row(i), from, cols);
+        by_rows!(
+            p.wide,
+            sums,
+            |at, out, M| micro::floats::<M>(&tiles.floats, &gather(at, row), out),
+            // SAFETY: as above.
+            unsafe { wide::floats::<M>(&tiles.floats, &gather(at, row), out) }
+        );
     }
 }
