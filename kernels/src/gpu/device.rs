@@ -115,7 +115,7 @@ impl Gpu {
         let driver: Arc<dyn Driver> = match kind {
             DeviceKind::Simt => crate::simt::open()?,
             DeviceKind::Rocm => super::hip::open(0, knobs.managed_alloc, kernels)?,
-            DeviceKind::Cuda => super::cuda::open(0, kernels)?,
+            DeviceKind::Cuda => super::cuda::open(0, knobs.managed_alloc, kernels)?,
             DeviceKind::Cpu => {
                 return Err(GpuError::Absent {
                     device: kind,
