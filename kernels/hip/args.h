@@ -34,12 +34,21 @@ struct EltArgs { // add: x += y; silu_mul: x = silu(x) * y, row by row
     G<float> x; G<const float> y;
     i64 x_stride, y_stride; i32 rows, n;
 };
+struct NormQ8Args { // rms_norm_q8
+    G<const float> x; G<const float> w; G<float> out; G<u32> q; G<float> d; G<float> s;
+    i64 x_stride; i32 rows, dim; float eps; i32 pad;
+};
+struct EltQ8Args { // silu_mul_q8
+    G<float> x; G<const float> y; G<u32> q; G<float> d; G<float> s;
+    i64 x_stride, y_stride; i32 rows, n;
+};
 struct RopeArgs {
     G<float> x; G<const i32> pos;
     i64 row_stride, head_stride, offset; i32 rows, heads, pairs, half_split; float freq[MAX_ROPE_PAIRS];
 };
-struct FusedArgs { // q may be null
+struct FusedArgs { // q may be null; q8, d8 and s8 take it rounded, or are null
     G<float> q; G<const float> q_w; G<const float> kv; G<const float> kv_w; G<u8> cache; G<const i32> slots; G<const i32> pos;
+    G<u32> q8; G<float> d8; G<float> s8;
     i32 rows, q_lora, lora, pairs, half_split, dtype; float eps; i32 pad; float freq[MAX_ROPE_PAIRS];
 };
 struct CacheArgs { // a row is n0 elements of `a`, then n1 of `b` (b may be null with n1 = 0)

@@ -1,6 +1,7 @@
 // Norms, embedding, element-wise operations, activation rounding, argmax.
 #include "args.h"
 #include "quant.h"
+#include "round.h"
 
 KERNEL(rms_norm, 256, 4, NormArgs) {
     SHARED(float, scratch, 8);
@@ -55,25 +56,39 @@ QUANT_TYPES(X)
 PLAIN_TYPES(X)
 #undef X
 
-// Activations to 32 signed bytes and a scale; s is the scaled sum of each 16, for weights with a minimum. A wave takes 32.
+// A wave takes 32.
 KERNEL(quantize_q8, 128, 8, QuantizeArgs) {
     PTR(x, a.x); PTR(q, a.q); PTR(d, a.d); PTR(s, a.s);
     int block = (int)bid_x() * 4 + (int)wave_id(), blocks = a.n / 32;
     if (block >= blocks) return; // whole waves leave together
     i64 row = bid_y();
-    float v = x[row * a.x_stride + block * 32 + lane()];
-    float amax = wave_max(abs_(v));
-    float id = amax > 0.0f ? 127.0f / amax : 0.0f;
-    int k = (int)rint_(v * id);
-    int sum = k;
-    sum += shfl_xor(sum, 1); sum += shfl_xor(sum, 2); sum += shfl_xor(sum, 4); sum += shfl_xor(sum, 8);
-    u32 w = (u32)(k & 255) << (8 * (lane() & 3));
-    w |= shfl_xor(w, 1); w |= shfl_xor(w, 2);
-    i64 at = row * blocks + block;
-    float scale = amax / 127.0f;
-    if ((lane() & 3) == 0) q[at * 8 + lane() / 4] = w;
-    if ((lane() & 15) == 0) s[at * 2 + lane() / 16] = scale * (float)sum;
-    if (lane() == 0) d[at] = scale;
+    round32(x[row * a.x_stride + block * 32 + lane()], row * blocks + block, q, d, s);
+}
+
+// rms_norm of at most 8,192 elements, a multiple of 32, and the same rounded: for the products that follow.
+KERNEL(rms_norm_q8, 512, 4, NormQ8Args) {
+    SHARED(float, scratch, 16);
+    PTR(x, a.x); PTR(w, a.w); PTR(out, a.out); PTR(q, a.q); PTR(d, a.d); PTR(s, a.s);
+    i64 row = bid_x();
+    auto xr = x + row * a.x_stride;
+    auto o = out + row * a.dim;
+    float v[16], sum = 0.0f; // all loads in flight at once
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        int i = (int)tid() + 512 * j;
+        v[j] = i < a.dim ? (float)xr[i] : 0.0f;
+    }
+#pragma unroll
+    for (int j = 0; j < 16; j++) sum += v[j] * v[j];
+    float r = 1.0f / sqrt_(block_sum(sum, scratch, 16) / (float)a.dim + a.eps);
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        int i = (int)tid() + 512 * j;
+        if (i >= a.dim) break; // whole waves
+        float y = v[j] * r * w[i];
+        o[i] = y;
+        round32(y, (row * a.dim + i) / 32, q, d, s);
+    }
 }
 
 KERNEL(add, 256, 8, EltArgs) {
@@ -90,6 +105,17 @@ KERNEL(silu_mul, 256, 8, EltArgs) {
     if (i >= a.n) return;
     i64 at = bid_y() * a.x_stride + i;
     x[at] = silu(x[at]) * y[bid_y() * a.y_stride + i];
+}
+
+// The same with its result rounded; n is a multiple of 32.
+KERNEL(silu_mul_q8, 128, 8, EltQ8Args) {
+    PTR(x, a.x); PTR(y, a.y); PTR(q, a.q); PTR(d, a.d); PTR(s, a.s);
+    int i = (int)bid_x() * 128 + (int)tid();
+    if (i >= a.n) return; // whole waves
+    i64 row = bid_y(), at = row * a.x_stride + i;
+    float v = silu(x[at]) * y[row * a.y_stride + i];
+    x[at] = v;
+    round32(v, (row * a.n + i) / 32, q, d, s);
 }
 
 // A larger value, or the same at a lower index; NaN loses to everything, and index 0 stands where all are NaN.

@@ -61,42 +61,79 @@ DEV u32 sort_key(float v) {
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
+#define TOPK_THREADS 1024
+#define TOPK_WAVES 32
+
+// Adds each lane's bin to the histogram; 256 is none. Scores share their leading bits, so lanes of one bin add together.
+DEV void count_bins(S<u32> hist, u32 bin) {
+    for (int round = 0; round < 4; round++) {
+        u32 live = wave_ballot(bin < 256);
+        if (live == 0) return; // all lanes know
+        int leader = (int)popcount((live & (0u - live)) - 1);
+        u32 first = (u32)shfl((int)bin, leader);
+        bool mine = bin == first;
+        u32 same = popcount(wave_ballot(mine));
+        if ((int)lane() == leader) atomic_add(hist, (i64)first, same);
+        if (mine) bin = 256;
+    }
+    if (bin < 256) atomic_add(hist, (i64)bin, 1u);
+}
+
 // Block per row: four passes of 8 bits find the k-th largest key, then one pass in index order writes what lies above it, and
 // of what equals it the lowest indices. Deterministic, and the indices come out ascending.
-KERNEL(topk_select, 256, 4, TopkArgs) {
+KERNEL(topk_select, TOPK_THREADS, 8, TopkArgs) {
     SHARED(u32, hist, 256);
     SHARED(u32, pick, 2);
-    SHARED(u32, wsum, 16);
+    SHARED(u32, wsum, 2 * TOPK_WAVES);
     PTR(scores, a.scores); PTR(base, a.base); PTR(slots, a.slots); PTR(index, a.index); PTR(count, a.count);
     i64 row = bid_x();
     int n = slots[row] - base[row] + 1;
     auto to = index + row * a.k;
     if (n <= a.k) {
-        for (int i = (int)tid(); i < a.k; i += 256) to[i] = i < n ? i : -1;
+        for (int i = (int)tid(); i < a.k; i += TOPK_THREADS) to[i] = i < n ? i : -1;
         if (tid() == 0) count[row] = n;
         return;
     }
     auto x = scores + row * a.stride;
     u32 prefix = 0, need = (u32)a.k; // need: how many to take among the keys that share the prefix
     for (int shift = 24; shift >= 0; shift -= 8) {
-        hist[tid()] = 0;
+        if (tid() < 256) hist[tid()] = 0;
         sync();
         u32 mask = shift == 24 ? 0u : 0xffffffffu << (shift + 8);
-        for (int i = (int)tid(); i < n; i += 256) {
-            u32 key = sort_key(x[i]);
-            if ((key & mask) == prefix) atomic_add(hist, (i64)((key >> shift) & 255u), 1u);
+        for (int c0 = 0; c0 < n; c0 += 4 * TOPK_THREADS) {
+            float v[4]; // four loads in flight
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                int i = c0 + j * TOPK_THREADS + (int)tid();
+                v[j] = i < n ? (float)x[i] : 0.0f;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                u32 key = sort_key(v[j]);
+                bool in = c0 + j * TOPK_THREADS + (int)tid() < n && (key & mask) == prefix;
+                count_bins(hist, in ? (key >> shift) & 255u : 256u);
+            }
         }
         sync();
-        if (tid() == 0) {
-            u32 above = 0;
-            int b = 255;
-            for (; b > 0; b--) {
-                u32 c = hist[b];
-                if (above + c >= need) break;
-                above += c;
+        if (wave_id() == 0) { // a lane sums eight bins, the highest ones in lane 0
+            u32 sum = 0;
+            for (int j = 0; j < 8; j++) sum += hist[255 - 8 * (int)lane() - j];
+            u32 upto = sum;
+            for (int d = 1; d < WAVE; d <<= 1) {
+                u32 other = (u32)shfl((int)upto, ((int)lane() - d) & (WAVE - 1));
+                if ((int)lane() >= d) upto += other;
             }
-            pick[0] = (u32)b;
-            pick[1] = need - above;
+            u32 above = upto - sum;
+            if (above < need && upto >= need) { // one lane
+                int b = 255 - 8 * (int)lane();
+                for (;; b--) {
+                    u32 c = hist[b];
+                    if (above + c >= need) break;
+                    above += c;
+                }
+                pick[0] = (u32)b;
+                pick[1] = need - above;
+            }
         }
         sync();
         prefix |= (u32)pick[0] << shift;
@@ -104,17 +141,18 @@ KERNEL(topk_select, 256, 4, TopkArgs) {
         sync();
     }
     u32 taken = 0, equal = 0; // over the chunks before this one
-    for (int c0 = 0; c0 < n; c0 += 256) {
+    for (int c0 = 0; c0 < n; c0 += TOPK_THREADS) {
         int i = c0 + (int)tid();
         u32 key = i < n ? sort_key(x[i]) : 0;
         bool eq = i < n && key == prefix, gt = i < n && key > prefix;
         u32 below = (1u << lane()) - 1, be = wave_ballot(eq), bg = wave_ballot(gt);
         u32 eq_in_wave = popcount(be & below), gt_in_wave = popcount(bg & below);
-        if (lane() == 0) { wsum[wave_id()] = popcount(be); wsum[8 + wave_id()] = popcount(bg); }
+        if (lane() == 0) { wsum[wave_id()] = popcount(be); wsum[TOPK_WAVES + wave_id()] = popcount(bg); }
         sync();
         u32 eq_before = equal, gt_before = taken, eq_all = equal, gt_all = taken;
-        for (u32 w = 0; w < 8; w++) {
-            u32 e = wsum[w], g = wsum[8 + w];
+#pragma unroll
+        for (u32 w = 0; w < TOPK_WAVES; w++) {
+            u32 e = wsum[w], g = wsum[TOPK_WAVES + w];
             if (w < wave_id()) { eq_before += e; gt_before += g; }
             eq_all += e;
             gt_all += g;

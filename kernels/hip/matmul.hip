@@ -66,6 +66,7 @@ template <int T, int NC> DEV void mmv_plain(const MmvArgs &a) {
         acc[c] = 0.0f;
         base[c] = (i64)(imin(y + c, a.rows - 1) / a.x_div) * a.x_stride;
     }
+#pragma unroll 8
     for (int i = (int)lane(); i < a.n_in; i += WAVE) {
         float v = plain<T>(row, i);
 #pragma unroll

@@ -2,6 +2,7 @@
 #include "args.h"
 #include "mma.h"
 #include "rope.h"
+#include "round.h"
 
 DEV void st_cache(int dtype, P<u8> cache, i64 i, float v) {
     if (dtype == DT_F32) st_elem<DT_F32>(cache, i, v);
@@ -38,7 +39,12 @@ KERNEL(fused_norm_rope, 256, 4, FusedArgs) {
         float s = 0.0f;
         for (int i = (int)tid(); i < a.q_lora; i += 256) { float v = x[i]; s += v * v; }
         float r = 1.0f / sqrt_(block_sum(s, scratch, 8) / (float)a.q_lora + a.eps);
-        for (int i = (int)tid(); i < a.q_lora; i += 256) x[i] = x[i] * r * w[i];
+        PTR(q8, a.q8); PTR(d8, a.d8); PTR(s8, a.s8);
+        for (int i = (int)tid(); i < a.q_lora; i += 256) {
+            float y = x[i] * r * w[i];
+            x[i] = y;
+            if (!is_null(q8)) round32(y, (row * a.q_lora + i) / 32, q8, d8, s8); // q_lora is then a multiple of 32
+        }
         return;
     }
     PTR(kv, a.kv); PTR(w, a.kv_w); PTR(cache, a.cache); PTR(slots, a.slots); PTR(pos, a.pos);
@@ -88,14 +94,14 @@ KERNEL(mla_attention, 256, 4, MlaArgs) {
     bool sparse = !is_null(index);
     int n = sparse ? count[row] : (int)(slots[row] - first) + 1;
     int k0 = (int)((i64)n * split / a.splits), k1 = (int)((i64)n * (split + 1) / a.splits);
-    for (int i = (int)tid(); i < HEADS * width; i += 256) {
-        int h = i / width, c = i - h * width;
-        float v = 0.0f;
-        if (h < heads) {
-            i64 rh = row * a.heads + h0 + h;
-            v = c < a.lora ? qa[rh * a.lora + c] : q[rh * a.q_stride + a.pe_offset + (c - a.lora)];
+    { // a wave takes a whole row, so that its loads do not wait for each other
+        int r = (int)wave_id();
+        i64 rh = row * a.heads + h0 + imin(r, heads - 1);
+#pragma unroll 8
+        for (int c = (int)lane(); c < width; c += WAVE) {
+            float v = c < a.lora ? qa[rh * a.lora + c] : q[rh * a.q_stride + a.pe_offset + (c - a.lora)];
+            qs[r * MAX_WIDTH + c] = r < heads ? v : 0.0f;
         }
-        qs[h * MAX_WIDTH + c] = v;
     }
     float acc[HEADS][2], m = neg_inf(), l = 0.0f; // m, l: thread h keeps head h's
 #pragma unroll
@@ -103,10 +109,11 @@ KERNEL(mla_attention, 256, 4, MlaArgs) {
     int c0 = (int)tid(), c1 = (int)tid() + 256;
     for (int t = k0; t < k1; t += KEYS) {
         int tile = imin(KEYS, k1 - t);
-        for (int i = (int)tid(); i < tile * width; i += 256) {
-            int k = i / width, c = i - k * width;
-            i64 slot = first + (sparse ? index[row * a.k + t + k] : t + k);
-            ks[k * MAX_WIDTH + c] = ld_cache(a.dtype, cache, slot * width + c);
+        if ((int)wave_id() < tile) {
+            int r = (int)wave_id();
+            i64 slot = first + (sparse ? (int)index[row * a.k + t + r] : t + r);
+#pragma unroll 8
+            for (int c = (int)lane(); c < width; c += WAVE) ks[r * MAX_WIDTH + c] = ld_cache(a.dtype, cache, slot * width + c);
         }
         sync();
         int k = (int)wave_id();
@@ -205,14 +212,14 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
     bool sparse = !is_null(index);
     int n = sparse ? count[row] : (int)(slots[row] - first) + 1;
     int k0 = (int)((i64)n * split / a.splits), k1 = (int)((i64)n * (split + 1) / a.splits);
-    for (int i = (int)tid(); i < MH * width; i += 256) {
-        int h = i / width, c = i - h * width;
-        float v = 0.0f;
-        if (h < heads) {
-            i64 rh = row * a.heads + h0 + h;
-            v = c < a.lora ? qa[rh * a.lora + c] : q[rh * a.q_stride + a.pe_offset + (c - a.lora)];
+    // A wave takes whole rows, so that its loads do not wait for each other.
+    for (int r = (int)wave_id(); r < MH; r += 8) {
+        i64 rh = row * a.heads + h0 + imin(r, heads - 1);
+#pragma unroll 8
+        for (int c = (int)lane(); c < width; c += WAVE) {
+            float v = c < a.lora ? qa[rh * a.lora + c] : q[rh * a.q_stride + a.pe_offset + (c - a.lora)];
+            qs[r * MLD + c] = r < heads ? f32_f16(fminf_(fmaxf_(v, -65504.0f), 65504.0f)) : (u16)0;
         }
-        qs[h * MLD + c] = f32_f16(fminf_(fmaxf_(v, -65504.0f), 65504.0f));
     }
     Acc acc[4];
 #pragma unroll
@@ -221,15 +228,15 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
     float m = neg_inf(), l = 0.0f;                                          // of head h, the same in its 16 lanes
     for (int t0 = k0; t0 < k1; t0 += MK) {
         int tile = imin(MK, k1 - t0);
-        for (int i = (int)tid(); i < MK * width; i += 256) {
-            int k = i / width, c = i - k * width;
-            u16 v = 0;
-            if (k < tile) {
-                i64 slot = first + (sparse ? index[row * a.k + t0 + k] : t0 + k);
-                v = as<const u16>(cache)[slot * width + c];
+        for (int k = (int)wave_id(); k < MK; k += 8) {
+            int kk = t0 + imin(k, tile - 1);
+            i64 slot = first + (sparse ? (int)index[row * a.k + kk] : kk);
+#pragma unroll 8
+            for (int c = (int)lane(); c < width; c += WAVE) {
+                u16 v = as<const u16>(cache)[slot * width + c];
                 if (a.dtype == DT_BF16) v = f32_f16(fminf_(fmaxf_(bf16_f32(v), -65504.0f), 65504.0f));
+                ks[k * MLD + c] = k < tile ? v : (u16)0;
             }
-            ks[k * MLD + c] = v;
         }
         sync();
         Acc s;

@@ -48,6 +48,12 @@ kernel_args! {
     }
     /// `add`, `silu_mul`.
     EltArgs { x: u64, y: u64, x_stride: i64, y_stride: i64, rows: i32, n: i32 }
+    /// `rms_norm_q8`.
+    NormQ8Args {
+        x: u64, w: u64, out: u64, q: u64, d: u64, s: u64, x_stride: i64, rows: i32, dim: i32, eps: f32, pad: i32,
+    }
+    /// `silu_mul_q8`.
+    EltQ8Args { x: u64, y: u64, q: u64, d: u64, s: u64, x_stride: i64, y_stride: i64, rows: i32, n: i32 }
     /// `rope`.
     RopeArgs {
         x: u64, pos: u64, row_stride: i64, head_stride: i64, offset: i64, rows: i32, heads: i32, pairs: i32, half_split: i32,
@@ -55,7 +61,7 @@ kernel_args! {
     }
     /// `fused_norm_rope`.
     FusedArgs {
-        q: u64, q_w: u64, kv: u64, kv_w: u64, cache: u64, slots: u64, pos: u64, rows: i32, q_lora: i32, lora: i32, pairs: i32,
+        q: u64, q_w: u64, kv: u64, kv_w: u64, cache: u64, slots: u64, pos: u64, q8: u64, d8: u64, s8: u64, rows: i32, q_lora: i32, lora: i32, pairs: i32,
         half_split: i32, dtype: i32, eps: f32, pad: i32, freq: [f32; MAX_ROPE_PAIRS],
     }
     /// `cache_rows`.

@@ -6,6 +6,7 @@ use super::error::GpuError;
 use super::pack;
 use super::stream::{Api, StreamDriver};
 use crate::device::DeviceKind;
+use crate::knobs::ManagedAlloc;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -18,6 +19,7 @@ type Handle = *mut c_void;
 const NOT_READY: c_int = 600;
 const NOT_FOUND: c_int = 500;
 const NON_BLOCKING: c_uint = 1;
+const ATTACH_GLOBAL: c_uint = 1;
 const CAPTURE_THREAD_LOCAL: c_uint = 1;
 // CUdevice_attribute
 const MULTIPROCESSORS: c_int = 16;
@@ -56,6 +58,7 @@ cuda_table! {
     context = "cuDevicePrimaryCtxRetain" (*mut Handle, c_int);
     set_current = "cuCtxSetCurrent" (Handle);
     malloc = "cuMemAlloc_v2" (*mut u64, usize);
+    malloc_managed = "cuMemAllocManaged" (*mut u64, usize, c_uint);
     free = "cuMemFree_v2" (u64);
     host_alloc = "cuMemHostAlloc" (*mut Handle, usize, c_uint);
     host_free = "cuMemFreeHost" (Handle);
@@ -85,7 +88,7 @@ cuda_table! {
 ///
 /// # Errors
 /// No driver, no device, or no code object for it; each by name.
-pub fn open(ordinal: i32, kernels: Option<&Path>) -> R<Arc<dyn Driver>> {
+pub fn open(ordinal: i32, managed: ManagedAlloc, kernels: Option<&Path>) -> R<Arc<dyn Driver>> {
     let absent = |reason: String| GpuError::Absent {
         device: DeviceKind::Cuda,
         reason,
@@ -96,6 +99,7 @@ pub fn open(ordinal: i32, kernels: Option<&Path>) -> R<Arc<dyn Driver>> {
         device: 0,
         context: null_mut(),
         stream: null_mut(),
+        managed: managed == ManagedAlloc::On,
     };
     // SAFETY: the flag word must be 0.
     let code = unsafe { (api.table.init)(0) };
@@ -149,6 +153,7 @@ struct CudaApi {
     device: c_int,
     context: Handle,
     stream: Handle,
+    managed: bool,
 }
 // SAFETY: the driver's calls may come from any thread; every use makes the context current first.
 unsafe impl Send for CudaApi {}
@@ -213,9 +218,17 @@ impl CudaApi {
                 .max(1),
             memory: memory as u64,
             integrated: self.attribute(INTEGRATED) == 1,
-            allocator: Allocator {
-                call: "cuMemAlloc",
-                reason: "the only allocator used on CUDA".to_owned(),
+            // The knob's name is the product's; the rule behind it is HIP's and has no counterpart here.
+            allocator: if self.managed {
+                Allocator {
+                    call: "cuMemAllocManaged",
+                    reason: "VT_ROCM_MANAGED_ALLOC=1".to_owned(),
+                }
+            } else {
+                Allocator {
+                    call: "cuMemAlloc",
+                    reason: "the default on CUDA".to_owned(),
+                }
             },
             host_addressable: false,
             runtime: format!("CUDA driver API {version}"),
@@ -234,6 +247,13 @@ impl Api for CudaApi {
     }
     fn malloc(&self, bytes: usize) -> R<u64> {
         let mut p = 0;
+        if self.managed {
+            // SAFETY: a valid pointer and a flag of the driver's.
+            self.ok("cuMemAllocManaged", unsafe {
+                (self.table.malloc_managed)(&raw mut p, bytes, ATTACH_GLOBAL)
+            })?;
+            return Ok(p);
+        }
         // SAFETY: a valid pointer.
         self.ok("cuMemAlloc", unsafe {
             (self.table.malloc)(&raw mut p, bytes)
@@ -402,7 +422,7 @@ mod tests {
     /// On a machine without an NVIDIA GPU the refusal names the device and a reason.
     #[test]
     fn a_machine_without_the_device_is_told_why() {
-        if let Err(e) = open(0, None) {
+        if let Err(e) = open(0, ManagedAlloc::Auto, None) {
             assert!(
                 e.to_string().contains("cuda") || e.to_string().contains("sm_"),
                 "{e}"

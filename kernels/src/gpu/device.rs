@@ -19,6 +19,9 @@ pub(crate) enum Scratch {
     Q8,
     Q8Scale,
     Q8Sum,
+    NormQ8,
+    NormQ8Scale,
+    NormQ8Sum,
     QueryLatent,
     Latent,
     Part,
@@ -70,6 +73,22 @@ fn graphs(
     Ok("the default".to_owned())
 }
 
+/// Activation rows in 8 bits, and what they were made from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rounded {
+    /// The f32 rows: address, distance in elements, number, length.
+    pub x: u64,
+    pub stride: usize,
+    pub rows: usize,
+    pub n: usize,
+    /// Bytes, scales, scaled sums.
+    pub q: u64,
+    pub d: u64,
+    pub s: u64,
+    /// How often the host had written to device memory.
+    pub host_writes: u64,
+}
+
 /// A device, ready for operations. The engine keeps one and lends it to every [`crate::ops::Ctx`].
 #[derive(Debug)]
 pub struct Gpu {
@@ -78,6 +97,8 @@ pub struct Gpu {
     scratch: HashMap<Scratch, GpuMemory>,
     trace: Option<Trace>,
     graphs: Result<String, String>,
+    // rounded activations whose source has not changed: of the last norm, and of the last other rounding
+    rounded: [Option<Rounded>; 2],
     // launches of the recording under way
     recording: Option<u32>,
     generation: u64,
@@ -94,7 +115,7 @@ impl Gpu {
         let driver: Arc<dyn Driver> = match kind {
             DeviceKind::Simt => crate::simt::open()?,
             DeviceKind::Rocm => super::hip::open(0, knobs.managed_alloc, kernels)?,
-            DeviceKind::Cuda => super::cuda::open(0, kernels)?,
+            DeviceKind::Cuda => super::cuda::open(0, knobs.managed_alloc, kernels)?,
             DeviceKind::Cpu => {
                 return Err(GpuError::Absent {
                     device: kind,
@@ -123,6 +144,7 @@ impl Gpu {
             scratch: HashMap::new(),
             trace,
             graphs: Err("nothing asked for them".to_owned()),
+            rounded: [None, None],
             recording: None,
             generation: 0,
             splits: None,
@@ -251,6 +273,46 @@ impl Gpu {
     /// Gives a recording back.
     pub fn forget(&mut self, recording: Recording) {
         self.driver.graph_free(recording.graph);
+    }
+
+    /// Remembers that activations have been rounded; `norm` chooses which of the two earlier ones this replaces.
+    pub(crate) fn round(&mut self, norm: bool, rounded: Rounded) {
+        self.rounded[usize::from(!norm)] = Some(Rounded {
+            host_writes: super::memory::host_writes(),
+            ..rounded
+        });
+    }
+
+    /// The rounded form of activation rows, if it is there and its source has not changed since.
+    pub(crate) fn rounded(&self, x: u64, stride: usize, rows: usize, n: usize) -> Option<Rounded> {
+        let now = super::memory::host_writes();
+        let same = |r: &&Rounded| {
+            let apart = r.rows == rows && r.n == n && (rows == 1 || r.stride == stride);
+            // rows without gaps may be cut otherwise: units of 32 stay what they are
+            let dense = |stride, rows, n| rows == 1 || stride == n;
+            let joined =
+                dense(r.stride, r.rows, r.n) && dense(stride, rows, n) && r.rows * r.n == rows * n;
+            r.host_writes == now && r.x == x && (apart || joined)
+        };
+        self.rounded.iter().flatten().find(same).copied()
+    }
+
+    /// Tells that `bytes` from `address` on will be written: what was rounded from there is void.
+    pub(crate) fn written(&mut self, address: u64, bytes: usize) {
+        for entry in &mut self.rounded {
+            let hit = entry.as_ref().is_some_and(|r| {
+                let end = r.x + ((r.rows.saturating_sub(1) * r.stride + r.n) * 4) as u64;
+                address < end && r.x < address.saturating_add(bytes as u64)
+            });
+            if hit {
+                *entry = None;
+            }
+        }
+    }
+
+    /// Forgets what was rounded.
+    pub(crate) fn forget_rounded(&mut self) {
+        self.rounded = [None, None];
     }
 
     /// At least `bytes` of scratch memory. Its content is whatever the last user left.

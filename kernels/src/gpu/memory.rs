@@ -7,6 +7,13 @@ use crate::tensor::{DeviceMemory, MemoryDomain, TensorError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// How often the host wrote to device memory, or got some anew, in this process.
+static HOST_WRITES: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn host_writes() -> u64 {
+    HOST_WRITES.load(Ordering::Relaxed)
+}
+
 /// A block of device memory, freed on drop.
 #[derive(Debug)]
 pub struct GpuMemory {
@@ -21,6 +28,7 @@ impl GpuMemory {
     /// # Errors
     /// Memory is exhausted.
     pub fn new(driver: Arc<dyn Driver>, bytes: usize, label: &str) -> Result<Self, GpuError> {
+        HOST_WRITES.fetch_add(1, Ordering::Relaxed);
         let address = driver.allocate(bytes, label)?;
         Ok(GpuMemory {
             driver,
@@ -68,6 +76,7 @@ impl DeviceMemory for GpuMemory {
     }
     fn upload(&mut self, offset: usize, from: &[u8]) -> Result<(), TensorError> {
         let to = self.inside(offset, from.len())?;
+        HOST_WRITES.fetch_add(1, Ordering::Relaxed);
         self.driver.upload(to, from).map_err(|e| say(&e))
     }
     fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), TensorError> {

@@ -1,7 +1,7 @@
 //! Rope, the latent cache, and attention. Both forms of attention run absorbed here: one latent serves all heads, so keys are
 //! read once per eight heads, and nothing of the size of keys times heads is ever stored.
 
-use super::matmul::{FEW, Gemm, Mmv, Rows, gemm, kernel_name, known, mmv, quantize, rounds};
+use super::matmul::{FEW, Gemm, Mmv, Q8, Rows, gemm, kernel_name, known, mmv, quantize, rounds};
 use super::{OnDevice, blocks, blocks_yz, cache, ensure, f32s, f32s_mut, gpu, i32s, int};
 use crate::gpu::args::{self, MAX_ROPE_PAIRS};
 use crate::gpu::device::{Gpu, Scratch};
@@ -103,7 +103,16 @@ pub(super) fn fused(ctx: &mut Ctx<'_>, a: FusedArgs<'_>) -> Result<(), OpError> 
     })?;
     let view = a.cache.as_ref();
     let (cache, dtype) = cache(op, view, view.remaining())?;
+    let few = q != 0 && (1..=FEW).contains(&a.rows) && a.q_lora.is_multiple_of(32);
+    let rounded = if few {
+        Some(Q8::room(gpu, op, true, a.rows * a.q_lora)?)
+    } else {
+        None
+    };
     let args = args::FusedArgs {
+        q8: rounded.map_or(0, |r| r.q),
+        d8: rounded.map_or(0, |r| r.d),
+        s8: rounded.map_or(0, |r| r.s),
         q,
         q_w,
         kv: f32s(op, "kv", a.kv, a.rows * width)?,
@@ -127,7 +136,17 @@ pub(super) fn fused(ctx: &mut Ctx<'_>, a: FusedArgs<'_>) -> Result<(), OpError> 
         256,
         &args,
     )
-    .on(op, kind)
+    .on(op, kind)?;
+    if let Some(q8) = rounded {
+        let x = Rows {
+            x: q,
+            stride: a.q_lora,
+            rows: a.rows,
+            n: a.q_lora,
+        };
+        gpu.round(true, q8.of(x));
+    }
+    Ok(())
 }
 
 pub(super) fn concat(ctx: &mut Ctx<'_>, a: ConcatArgs<'_>) -> Result<(), OpError> {

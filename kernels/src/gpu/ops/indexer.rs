@@ -113,7 +113,7 @@ pub(super) fn topk(ctx: &mut Ctx<'_>, a: TopkArgs<'_>) -> Result<(), OpError> {
     gpu.launch(
         "topk_select",
         [blocks(op, "rows", a.rows)?, 1, 1],
-        256,
+        1024,
         &args,
     )
     .on(op, kind)

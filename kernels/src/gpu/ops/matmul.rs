@@ -4,7 +4,7 @@
 use super::{OnDevice, blocks, blocks_yz, ensure, f32s, f32s_mut, gpu, int};
 use crate::blocks::BlockType;
 use crate::gpu::args;
-use crate::gpu::device::{Gpu, Scratch};
+use crate::gpu::device::{Gpu, Rounded, Scratch};
 use crate::ops::{Ctx, MatmulArgs, Named, OpError, OpId};
 use crate::tensor::Weight;
 
@@ -59,23 +59,53 @@ pub(super) struct Rows {
 /// Rounded activations in scratch memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Q8 {
-    q: u64,
-    d: u64,
-    s: u64,
+    pub q: u64,
+    pub d: u64,
+    pub s: u64,
 }
 
-/// Rounds activation rows to 8 bits.
+impl Q8 {
+    /// Room for `elements` rounded ones: a norm's, which several products read, or any others'.
+    pub fn room(gpu: &mut Gpu, op: OpId, norm: bool, elements: usize) -> Result<Self, OpError> {
+        let kind = gpu.kind();
+        let units = elements / 32;
+        let [q, d, s] = if norm {
+            [Scratch::NormQ8, Scratch::NormQ8Scale, Scratch::NormQ8Sum]
+        } else {
+            [Scratch::Q8, Scratch::Q8Scale, Scratch::Q8Sum]
+        };
+        Ok(Q8 {
+            q: gpu.scratch(q, units * 32).on(op, kind)?,
+            d: gpu.scratch(d, units * 4).on(op, kind)?,
+            s: gpu.scratch(s, units * 8).on(op, kind)?,
+        })
+    }
+
+    /// What [`Gpu::round`] takes.
+    pub fn of(self, x: Rows) -> Rounded {
+        Rounded {
+            x: x.x,
+            stride: x.stride,
+            rows: x.rows,
+            n: x.n,
+            q: self.q,
+            d: self.d,
+            s: self.s,
+            host_writes: 0,
+        }
+    }
+}
+
+/// Activation rows in 8 bits: those that are there, where their source has not changed since.
 pub(super) fn quantize(gpu: &mut Gpu, op: OpId, x: Rows) -> Result<Q8, OpError> {
     let kind = gpu.kind();
     ensure(op, x.n.is_multiple_of(32), || {
         format!("rows of {} elements are no multiple of 32", x.n)
     })?;
-    let units = x.rows * (x.n / 32);
-    let q8 = Q8 {
-        q: gpu.scratch(Scratch::Q8, units * 32).on(op, kind)?,
-        d: gpu.scratch(Scratch::Q8Scale, units * 4).on(op, kind)?,
-        s: gpu.scratch(Scratch::Q8Sum, units * 8).on(op, kind)?,
-    };
+    if let Some(Rounded { q, d, s, .. }) = gpu.rounded(x.x, x.stride, x.rows, x.n) {
+        return Ok(Q8 { q, d, s });
+    }
+    let q8 = Q8::room(gpu, op, false, x.rows * x.n)?;
     // y of a grid is short, so many rows go in several launches.
     for first in (0..x.rows).step_by(32768) {
         let rows = (x.rows - first).min(32768);
@@ -101,6 +131,7 @@ pub(super) fn quantize(gpu: &mut Gpu, op: OpId, x: Rows) -> Result<Q8, OpError> 
         )
         .on(op, kind)?;
     }
+    gpu.round(false, q8.of(x));
     Ok(q8)
 }
 
@@ -130,6 +161,8 @@ pub(super) fn mmv(gpu: &mut Gpu, op: OpId, m: &Mmv<'_>) -> Result<(), OpError> {
         what: format!("{}: no kernel for type {}", w.name, w.ty),
     })?;
     let q8 = m.q8.unwrap_or(Q8 { q: 0, d: 0, s: 0 });
+    let last = m.results.saturating_sub(1) * m.out_stride;
+    gpu.written(m.out, (last + w.n_out) * 4);
     // y of a grid is short; chunks start where matrices and activation rows begin anew.
     let unit = m.x_div
         * if m.ids == 0 && !m.shared {
@@ -201,6 +234,8 @@ pub(super) fn gemm(gpu: &mut Gpu, op: OpId, g: &Gemm<'_>) -> Result<(), OpError>
         op,
         what: format!("{}: no tiled kernel for type {}", w.name, w.ty),
     })?;
+    let last = g.x.rows.saturating_sub(1) * g.out_stride + g.mats.saturating_sub(1) * g.out_z;
+    gpu.written(g.out, (last + w.n_out) * 4);
     let args = args::GemmArgs {
         w: w.device_address().named(op, "weight")?,
         grid: gpu.grid(w.ty),

@@ -95,13 +95,22 @@ pub fn register(r: &mut Registry, kind: DeviceKind) {
 
 /// The device that the context lends.
 fn gpu<'c>(ctx: &'c mut Ctx<'_>, op: OpId) -> Result<&'c mut Gpu, OpError> {
-    ctx.device
+    let gpu = ctx
+        .device
         .as_deref_mut()
         .and_then(|d| d.downcast_mut::<Gpu>())
         .ok_or_else(|| OpError::Shape {
             op,
             what: "the context lends no GPU".to_owned(),
-        })
+        })?;
+    // These tell what they write; any other operation may write what was rounded.
+    if !matches!(
+        op,
+        OpId::RmsNorm | OpId::MatmulQuant | OpId::SiluMul | OpId::MoeRoute | OpId::MoeExperts
+    ) {
+        gpu.forget_rounded();
+    }
+    Ok(gpu)
 }
 
 /// Turns a device failure into the operation's error.

@@ -1,6 +1,7 @@
 //! Routing and experts. Few tokens: one wave per expert row and pair. Many: pairs grouped by expert, so that each expert's
 //! weights are read once per 64 of its tokens.
 
+use super::dense::silu_mul_q8;
 use super::matmul::{FEW, Mmv, Rows, TILE, kernel_name, known, mmv, quantize, rounds};
 use super::{OnDevice, blocks, blocks_yz, ensure, f32s, f32s_mut, gpu, i32s, i32s_mut, int};
 use crate::gpu::args;
@@ -52,6 +53,8 @@ pub(super) fn route(ctx: &mut Ctx<'_>, a: MoeRouteArgs<'_>) -> Result<(), OpErro
         norm: i32::from(a.norm),
         scale: a.scale,
     };
+    gpu.written(args.ids, a.rows * a.top_k * 4);
+    gpu.written(args.weights, a.rows * a.top_k * 4);
     gpu.launch("moe_route", [blocks(op, "rows", a.rows)?, 1, 1], 32, &args)
         .on(op, kind)
 }
@@ -124,6 +127,7 @@ fn project(gpu: &mut Gpu, op: OpId, plan: &Plan, p: &Projection<'_>) -> Result<(
             },
         );
     };
+    gpu.written(p.out, p.pairs * w.n_out * 4);
     let args = args::GemmArgs {
         w: w.device_address().named(op, "expert")?,
         grid: gpu.grid(w.ty),
@@ -186,6 +190,7 @@ pub(super) fn experts(ctx: &mut Ctx<'_>, a: MoeExpertsArgs<'_>) -> Result<(), Op
     let ids = i32s(op, "ids", a.ids, pairs)?;
     let weights = f32s(op, "weights", a.weights, pairs)?;
     let out = f32s_mut(op, "out", &a.out, a.rows * a.dim)?;
+    gpu.written(out, a.rows * a.dim * 4);
     let x = Rows {
         x: f32s(op, "x", a.x, a.rows * a.dim)?,
         stride: a.dim,
@@ -232,7 +237,18 @@ pub(super) fn experts(ctx: &mut Ctx<'_>, a: MoeExpertsArgs<'_>) -> Result<(), Op
         }
         None => (gate + a.ff as u64 * 4, wide),
     };
-    for first in (0..pairs).step_by(32768) {
+    let h = Rows {
+        x: gate,
+        stride: wide,
+        rows: pairs,
+        n: a.ff,
+    };
+    gpu.written(gate, pairs * wide * 4);
+    let rounded = matches!(plan, Plan::Pairs) && rounds(a.down.ty) && a.ff.is_multiple_of(32);
+    if rounded {
+        silu_mul_q8(gpu, op, h, up, up_stride)?;
+    }
+    for first in (0..if rounded { 0 } else { pairs }).step_by(32768) {
         let rows = (pairs - first).min(32768);
         let silu = args::EltArgs {
             x: gate + (first * wide * 4) as u64,
@@ -254,12 +270,6 @@ pub(super) fn experts(ctx: &mut Ctx<'_>, a: MoeExpertsArgs<'_>) -> Result<(), Op
         )
         .on(op, kind)?;
     }
-    let h = Rows {
-        x: gate,
-        stride: wide,
-        rows: pairs,
-        n: a.ff,
-    };
     let y = gpu
         .scratch(Scratch::ExpertOut, pairs * a.dim * 4)
         .on(op, kind)?;

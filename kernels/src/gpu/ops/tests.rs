@@ -290,6 +290,8 @@ fn argument_structs_have_the_sizes_that_the_kernels_were_compiled_with() {
             _ => match name {
                 "rms_norm" | "layer_norm" => size_of::<a::NormArgs>(),
                 "quantize_q8" => size_of::<a::QuantizeArgs>(),
+                "rms_norm_q8" => size_of::<a::NormQ8Args>(),
+                "silu_mul_q8" => size_of::<a::EltQ8Args>(),
                 "add" | "silu_mul" => size_of::<a::EltArgs>(),
                 "rope" => size_of::<a::RopeArgs>(),
                 "fused_norm_rope" => size_of::<a::FusedArgs>(),
@@ -1172,4 +1174,86 @@ fn random_blocks_are_finite() {
         assert!(out.iter().any(|v| *v != 0.0), "{ty}");
     }
     let _: &dyn MemoryDomain = &HostDomain;
+}
+
+/// Activations rounded by the norm, by SiLU or by an earlier product serve later products as long as their source stands; a
+/// later operation's or the host's write to it voids them.
+#[test]
+fn rounded_activations_are_used_only_while_their_source_stands() {
+    let mut b = Bench::new(31);
+    let (rows, n) = (2, 256);
+    let (w_host, w_device) = b.weight(BlockType::Q8_0, n, n, 1);
+    let (x, norm) = (b.random(rows * n), b.random(n));
+    let (mut h, mut y) = (b.zeros(DType::F32, rows * n), b.zeros(DType::F32, rows * n));
+    let other = b.random(rows * n);
+
+    let norm_args = |x, w, out| ops::RmsNormArgs {
+        x,
+        x_stride: n,
+        weight: w,
+        out,
+        rows,
+        dim: n,
+        eps: 1e-5,
+    };
+    b.on_host::<ops::RmsNorm>(norm_args(x.host.at(0), norm.host.at(0), h.host.at_mut(0)));
+    b.on_device::<ops::RmsNorm>(norm_args(
+        x.device.at(0),
+        norm.device.at(0),
+        h.device.at_mut(0),
+    ))
+    .unwrap();
+    h.assert_close(1e-6, "norm");
+    product(&mut b, (&w_host, &w_device), &h, &mut y, rows);
+    y.assert_close(5e-4, "of the norm's rounding");
+    product(&mut b, (&w_host, &w_device), &h, &mut y, rows);
+    y.assert_close(5e-4, "of the same once more");
+
+    // Another product writes to the source.
+    product(&mut b, (&w_host, &w_device), &other, &mut h, rows);
+    product(&mut b, (&w_host, &w_device), &h, &mut y, rows);
+    y.assert_close(5e-4, "after a product wrote the source");
+
+    // SiLU rounds what it makes.
+    let silu = |gate, up| ops::SiluMulArgs {
+        gate,
+        up,
+        n: rows * n,
+    };
+    b.on_host::<ops::SiluMul>(silu(h.host.at_mut(0), other.host.at(0)));
+    b.on_device::<ops::SiluMul>(silu(h.device.at_mut(0), other.device.at(0)))
+        .unwrap();
+    h.assert_close(1e-3, "silu of a rounded product");
+    product(&mut b, (&w_host, &w_device), &h, &mut y, rows);
+    y.assert_close(1e-3, "of SiLU's rounding");
+
+    // The host writes to the source.
+    let values = b.rng.normals(rows * n);
+    h.host.write_f32(0, &values).unwrap();
+    h.device.write_f32(0, &values).unwrap();
+    product(&mut b, (&w_host, &w_device), &h, &mut y, rows);
+    y.assert_close(5e-4, "after the host wrote the source");
+}
+
+/// One product on both sides.
+fn product(b: &mut Bench, weight: (&Weight, &Weight), x: &Pair, out: &mut Pair, rows: usize) {
+    fn args<'a>(
+        weight: &'a Weight,
+        x: &'a Tensor,
+        out: &'a mut Tensor,
+        rows: usize,
+    ) -> ops::MatmulArgs<'a> {
+        ops::MatmulArgs {
+            x: x.at(0),
+            rows,
+            parts: vec![MatPart {
+                weight,
+                out: out.at_mut(0),
+                accumulate: false,
+            }],
+        }
+    }
+    b.on_host::<ops::MatmulQuant>(args(weight.0, &x.host, &mut out.host, rows));
+    b.on_device::<ops::MatmulQuant>(args(weight.1, &x.device, &mut out.device, rows))
+        .unwrap();
 }
