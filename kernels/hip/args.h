@@ -28,7 +28,7 @@ struct MmvArgs {
 struct GemmArgs {
     G<const u8> w; G<const u32> grid; G<const float> x; G<const i32> tiles; G<const i32> perm; G<float> out;
     i64 row_bytes, mat_bytes, x_stride, out_stride, x_z, out_z;
-    i32 rows, n_in, n_out, x_div, accumulate, pad;
+    i32 rows, n_in, n_out, x_div, accumulate, aligned; // aligned: x rows may be read 16 bytes at a time
 };
 struct EltArgs { // add: x += y; silu_mul: x = silu(x) * y, row by row
     G<float> x; G<const float> y;

@@ -44,7 +44,7 @@ kernel_args! {
     /// `gemm_*`.
     GemmArgs {
         w: u64, grid: u64, x: u64, tiles: u64, perm: u64, out: u64, row_bytes: i64, mat_bytes: i64, x_stride: i64, out_stride: i64,
-        x_z: i64, out_z: i64, rows: i32, n_in: i32, n_out: i32, x_div: i32, accumulate: i32, pad: i32,
+        x_z: i64, out_z: i64, rows: i32, n_in: i32, n_out: i32, x_div: i32, accumulate: i32, aligned: i32,
     }
     /// `add`, `silu_mul`.
     EltArgs { x: u64, y: u64, x_stride: i64, y_stride: i64, rows: i32, n: i32 }

@@ -56,6 +56,13 @@ pub(super) struct Rows {
     pub n: usize,
 }
 
+impl Rows {
+    /// Whether four neighbours may be read at once.
+    pub fn aligned(&self) -> bool {
+        self.x.is_multiple_of(16) && self.stride.is_multiple_of(4)
+    }
+}
+
 /// Rounded activations in scratch memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Q8 {
@@ -268,7 +275,7 @@ pub(super) fn gemm(gpu: &mut Gpu, op: OpId, g: &Gemm<'_>) -> Result<(), OpError>
         n_out: int(op, "n_out", w.n_out)?,
         x_div: 1,
         accumulate: i32::from(g.accumulate),
-        pad: 0,
+        aligned: i32::from(g.x.aligned() && g.x_z.is_multiple_of(4)),
     };
     let grid = [
         blocks(op, "n_out", w.n_out.div_ceil(64))?,

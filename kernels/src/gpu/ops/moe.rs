@@ -146,7 +146,7 @@ fn project(gpu: &mut Gpu, op: OpId, plan: &Plan, p: &Projection<'_>) -> Result<(
         n_out: int(op, "n_out", w.n_out)?,
         x_div: int(op, "top_k", p.x_div)?,
         accumulate: 0,
-        pad: 0,
+        aligned: i32::from(p.x.aligned()),
     };
     gpu.launch(
         kernel,
