@@ -125,6 +125,16 @@ fn run(f: &mut Forward, ids: &[u32], chunk: usize, n: usize) -> (Vec<Vec<f32>>, 
     (logits, out, probe)
 }
 
+/// Mean negative log likelihood of each token after the first.
+fn mean_nll(logits: &[Vec<f32>], ids: &[u32]) -> f64 {
+    let nll = logits.iter().zip(&ids[1..]).map(|(l, id)| {
+        let max = l.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f64 = l.iter().map(|v| f64::from(v - max).exp()).sum();
+        sum.ln() - f64::from(l[*id as usize] - max)
+    });
+    nll.sum::<f64>() / (ids.len() - 1) as f64
+}
+
 fn check(name: &str, chunk: usize) {
     let c = case(name);
     let mut f = forward(
@@ -156,15 +166,7 @@ fn check(name: &str, chunk: usize) {
             "{name}: hidden state {i} differs by {error:.2e}"
         );
     }
-    let nll: f64 = (1..c.ids.len())
-        .map(|i| {
-            let l = &logits[i - 1];
-            let max = l.iter().copied().fold(f32::MIN, f32::max);
-            let sum: f64 = l.iter().map(|v| f64::from(v - max).exp()).sum();
-            sum.ln() - f64::from(l[c.ids[i] as usize] - max)
-        })
-        .sum::<f64>()
-        / (c.ids.len() - 1) as f64;
+    let nll = mean_nll(&logits, &c.ids);
     assert!(
         (nll - c.nll).abs() < 1e-3,
         "{name}: mean NLL {nll}, transformers says {}",
@@ -223,7 +225,16 @@ fn check_native(name: &str, chunk: usize, agreement: f64) {
         .filter(|(l, want)| best_two(l).0 == **want)
         .count();
     let reached = same as f64 / logits.len() as f64;
-    println!("{name}: {certain} greedy tokens equal, argmax agreement {reached:.4}");
+    let nll = mean_nll(&logits, &c.ids);
+    println!(
+        "{name}: {certain} greedy tokens equal, argmax agreement {reached:.4}, mean NLL {nll:.4} against {:.4}",
+        c.nll
+    );
+    assert!(
+        (nll / c.nll - 1.0).abs() < 0.01,
+        "{name}: mean NLL {nll}, transformers says {}",
+        c.nll
+    );
     assert!(reached >= agreement, "{name}: argmax agreement {reached}");
     assert_eq!(f.registry().reference_hits(), 0, "{name}");
 }
