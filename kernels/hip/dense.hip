@@ -66,26 +66,27 @@ KERNEL(quantize_q8, 128, 8, QuantizeArgs) {
 }
 
 // rms_norm of at most 8,192 elements, a multiple of 32, and the same rounded: for the products that follow.
-KERNEL(rms_norm_q8, 512, 4, NormQ8Args) {
-    SHARED(float, scratch, 16);
+KERNEL(rms_norm_q8, 1024, 4, NormQ8Args) {
+    SHARED(float, scratch, 32);
     PTR(x, a.x); PTR(w, a.w); PTR(out, a.out); PTR(q, a.q); PTR(d, a.d); PTR(s, a.s);
     i64 row = bid_x();
     auto xr = x + row * a.x_stride;
     auto o = out + row * a.dim;
-    float v[16], sum = 0.0f; // all loads in flight at once
+    float v[8], f[8], sum = 0.0f; // all loads in flight at once
 #pragma unroll
-    for (int j = 0; j < 16; j++) {
-        int i = (int)tid() + 512 * j;
+    for (int j = 0; j < 8; j++) {
+        int i = (int)tid() + 1024 * j;
         v[j] = i < a.dim ? (float)xr[i] : 0.0f;
+        f[j] = i < a.dim ? (float)w[i] : 0.0f;
     }
 #pragma unroll
-    for (int j = 0; j < 16; j++) sum += v[j] * v[j];
-    float r = 1.0f / sqrt_(block_sum(sum, scratch, 16) / (float)a.dim + a.eps);
+    for (int j = 0; j < 8; j++) sum += v[j] * v[j];
+    float r = 1.0f / sqrt_(block_sum(sum, scratch, 32) / (float)a.dim + a.eps);
 #pragma unroll
-    for (int j = 0; j < 16; j++) {
-        int i = (int)tid() + 512 * j;
+    for (int j = 0; j < 8; j++) {
+        int i = (int)tid() + 1024 * j;
         if (i >= a.dim) break; // whole waves
-        float y = v[j] * r * w[i];
+        float y = v[j] * r * f[j];
         o[i] = y;
         round32(y, (row * a.dim + i) / 32, q, d, s);
     }

@@ -128,8 +128,23 @@ template <int T, int NC> DEV void mmv_plain(const MmvArgs &a) {
         acc[c] = 0.0f;
         base[c] = (i64)(imin(y + c, a.rows - 1) / a.x_div) * a.x_stride;
     }
+    // Routers are f32 and have few rows: what counts is how many loads are in flight.
+    bool wide = T == T_F32 && a.n_in % 128 == 0 && a.x_stride % 4 == 0;
+    if (wide) {
+        auto w4 = as<const u32x4>(row);
 #pragma unroll 8
-    for (int i = (int)lane(); i < a.n_in; i += WAVE) {
+        for (int i = (int)lane(); i < a.n_in / 4; i += WAVE) {
+            u32x4 v = w4[i];
+#pragma unroll
+            for (int c = 0; c < NC; c++) {
+                u32x4 y = as<const u32x4>(x + base[c])[i];
+                acc[c] += bits_f32(v.x) * bits_f32(y.x) + bits_f32(v.y) * bits_f32(y.y) + bits_f32(v.z) * bits_f32(y.z) +
+                          bits_f32(v.w) * bits_f32(y.w);
+            }
+        }
+    }
+#pragma unroll 8
+    for (int i = wide ? a.n_in : (int)lane(); i < a.n_in; i += WAVE) {
         float v = plain<T>(row, i);
 #pragma unroll
         for (int c = 0; c < NC; c++) acc[c] += v * x[base[c] + i];

@@ -68,14 +68,16 @@ KERNEL(moe_route, 32, 4, RouteArgs) {
         if (at >= a.experts) at = 0; // every choice is NaN
         float p = prob[at];
         total += p;
-        if (l == 0) { ids[row * a.top_k + k] = at; weights[row * a.top_k + k] = p; }
         sync();
-        if (l == 0) choice[at] = bits_f32(0x7fc00000u); // NaN is never chosen again
+        if (l == 0) {
+            ids[row * a.top_k + k] = at;
+            group[k] = p; // the groups have been judged
+            choice[at] = bits_f32(0x7fc00000u); // NaN is never chosen again
+        }
         sync();
     }
     float f = a.norm ? a.scale / fmaxf_(total, 6.103515625e-5f) : a.scale;
-    if (l == 0)
-        for (int k = 0; k < a.top_k; k++) weights[row * a.top_k + k] = weights[row * a.top_k + k] * f;
+    for (int k = l; k < a.top_k; k += WAVE) weights[row * a.top_k + k] = group[k] * f;
 }
 
 // One block. Thread e lists the pairs of expert e in their order, so the result does not depend on timing.

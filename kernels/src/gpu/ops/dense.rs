@@ -107,7 +107,7 @@ pub(super) fn rms_norm(ctx: &mut Ctx<'_>, a: RmsNormArgs<'_>) -> Result<(), OpEr
         gpu.launch(
             "rms_norm_q8",
             [blocks(op, "rows", a.rows)?, 1, 1],
-            512,
+            1024,
             &args,
         )
         .on(op, kind)?;

@@ -19,6 +19,10 @@ pub(super) fn route_supports(a: &MoeRouteArgs<'_>) -> Result<(), String> {
             a.experts, a.groups
         ));
     }
+    // The kernel keeps the chosen ones' weights where it kept the groups'.
+    if a.top_k > MAX_GROUPS {
+        return Err(format!("{} experts a token; at most {MAX_GROUPS}", a.top_k));
+    }
     if a.groups > 1 && (!a.experts.is_multiple_of(a.groups) || a.groups_used == 0) {
         return Err(format!(
             "{} experts do not divide into {} groups, {} used",
