@@ -21,7 +21,7 @@ struct QuantizeArgs { // x row r starts at r * x_stride
 struct MmvArgs {
     G<const u8> w; G<const u32> grid; G<const float> x; G<const u32> q; G<const float> d; G<const float> s; G<const i32> ids; G<float> out;
     i64 row_bytes, mat_bytes, x_stride, out_stride;
-    i32 rows, n_in, n_out, n_mat, x_div, accumulate;
+    i32 rows, n_in, n_out, n_mat, x_div, accumulate, rows_per_block, pad; // weight rows per block: kernels with a table only
 };
 // Tiled product. Without `tiles`: rows x one matrix per z, whose activations and results start z * x_z and z * out_z further on.
 // With `tiles` (experts): tile t is i32 {expert, first, count}, and the pair perm[first + i] has x row pair / x_div, out row pair.

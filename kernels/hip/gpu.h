@@ -36,9 +36,11 @@ typedef long long i64;
 
 #if GPU_SIMT
 #define DEV static inline
+#define MEMBER inline
 #define TABLE static const
 #else
 #define DEV static __device__ __attribute__((always_inline)) inline
+#define MEMBER __device__ __attribute__((always_inline)) inline
 #define TABLE static __device__ const
 #endif
 
@@ -313,6 +315,7 @@ template <int A> DEV u16 ld_u16(P<const u8> p, int off) {
 
 struct alignas(16) f32x4 { float x, y, z, w; };
 struct alignas(16) u32x4 { u32 x, y, z, w; };
+struct alignas(8) u32x2 { u32 x, y; };
 
 // ---------------------------------------------------------------- block reductions
 // `scratch` has at least threads/32 floats. All threads get the result. The barrier at the end lets the scratch be reused.

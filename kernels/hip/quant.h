@@ -49,8 +49,48 @@ DEV u32 kvalues(u32 nibs) { return lookup16(nibs, 0xbfad9881u, 0xf6eaddcfu, 0x26
 // 0,1,2,3,4,6,8,12 and their negatives
 DEV u32 fp4x2(u32 nibs) { return lookup16(nibs, 0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu); }
 
+// Codebooks in shared memory: their 32-bit words there. The ternary ones are packed, eight weights a word.
+template <int T> struct Lut { static constexpr int WORDS = 0; };
+template <> struct Lut<T_IQ2_XXS> { static constexpr int WORDS = 512; };
+template <> struct Lut<T_IQ2_XS> { static constexpr int WORDS = 1024; };
+template <> struct Lut<T_IQ2_S> { static constexpr int WORDS = 2048; };
+template <> struct Lut<T_IQ3_XXS> { static constexpr int WORDS = 256; };
+template <> struct Lut<T_IQ3_S> { static constexpr int WORDS = 512; };
+template <> struct Lut<T_IQ1_S> { static constexpr int WORDS = 2048; };
+template <> struct Lut<T_IQ1_M> { static constexpr int WORDS = 2048; };
+
+// Bytes -1, 0, 1 to 0, 1, 2: adding 1 to each without a carry out of 0xff.
+DEV u32 ternary(u32 g) { return ((g & 0x7f7f7f7fu) + 0x01010101u) ^ (g & 0x80808080u); }
+
+// A codebook as the kernels read it: entry k of eight weights, or of four.
+struct GridMemory {
+    P<const u32> p;
+    MEMBER void eight(u32 k, u32 &a, u32 &b) const { a = p[2 * k]; b = p[2 * k + 1]; }
+    MEMBER void ternary8(u32 k, u32 &a, u32 &b) const { a = ternary(p[2 * k]); b = ternary(p[2 * k + 1]); }
+    MEMBER u32 four(u32 k) const { return p[k]; }
+};
+struct GridShared {
+    S<u32x2> p;
+    MEMBER void eight(u32 k, u32 &a, u32 &b) const { u32x2 v = p[k]; a = v.x; b = v.y; }
+    MEMBER void ternary8(u32 k, u32 &a, u32 &b) const {
+        u32 v = as<u32>(p)[k];
+        a = v & 0x03030303u;
+        b = (v >> 2) & 0x03030303u;
+    }
+    MEMBER u32 four(u32 k) const { return as<u32>(p)[k]; }
+};
+// All threads of the block fill the table, `threads` of them.
+template <int T> DEV void stage_lut(S<u32x2> lut, P<const u32> grid, int threads) {
+    auto to = as<u32>(lut);
+    for (int i = (int)tid(); i < Lut<T>::WORDS; i += threads) {
+        if constexpr (T == T_IQ1_S || T == T_IQ1_M) to[i] = ternary(grid[2 * i]) | (ternary(grid[2 * i + 1]) << 2);
+        else to[i] = grid[i];
+    }
+    sync();
+}
+
 // Group g (16 weights) of the block at `b`.
-template <int T> DEV void decode16(P<const u8> b, int g, P<const u32> grid, u32 (&q)[4], float &d, float &m) {
+template <int T, class Grid> DEV void decode16(P<const u8> b, int g, const Grid &grid, u32 (&q)[4], float &d, float &m) {
     constexpr int A = Block<T>::A;
     m = 0.0f;
     if constexpr (T == T_Q4_0 || T == T_Q4_1 || T == T_Q5_0 || T == T_Q5_1 || T == T_IQ4_NL) {
@@ -136,16 +176,20 @@ template <int T> DEV void decode16(P<const u8> b, int g, P<const u32> grid, u32 
 #pragma unroll
         for (int t = 0; t < 2; t++) {
             u32 k = (idx >> (8 * t)) & 255u, s = signs8(aux >> (7 * (2 * (g & 1) + t)));
-            q[2 * t] = negate4(grid[2 * k], s);
-            q[2 * t + 1] = negate4(grid[2 * k + 1], s >> 4);
+            u32 lo, hi;
+            grid.eight(k, lo, hi);
+            q[2 * t] = negate4(lo, s);
+            q[2 * t + 1] = negate4(hi, s >> 4);
         }
     } else if constexpr (T == T_IQ2_XS) {
         d = f16_f32(ld_u16<A>(b, 0)) * (0.5f + (float)((b[66 + (g >> 1)] >> (4 * (g & 1))) & 15)) * 0.25f;
 #pragma unroll
         for (int t = 0; t < 2; t++) {
             u32 v = ld_u16<A>(b, 2 + 4 * g + 2 * t), k = v & 511u, s = signs8(v >> 9);
-            q[2 * t] = negate4(grid[2 * k], s);
-            q[2 * t + 1] = negate4(grid[2 * k + 1], s >> 4);
+            u32 lo, hi;
+            grid.eight(k, lo, hi);
+            q[2 * t] = negate4(lo, s);
+            q[2 * t + 1] = negate4(hi, s >> 4);
         }
     } else if constexpr (T == T_IQ2_S) {
         d = f16_f32(ld_u16<A>(b, 0)) * (0.5f + (float)((b[74 + (g >> 1)] >> (4 * (g & 1))) & 15)) * 0.25f;
@@ -153,8 +197,10 @@ template <int T> DEV void decode16(P<const u8> b, int g, P<const u32> grid, u32 
 #pragma unroll
         for (int t = 0; t < 2; t++) {
             u32 k = ((idx >> (8 * t)) & 255u) | (((qh >> (2 * t)) & 3u) << 8), s = sg >> (8 * t);
-            q[2 * t] = negate4(grid[2 * k], s);
-            q[2 * t + 1] = negate4(grid[2 * k + 1], s >> 4);
+            u32 lo, hi;
+            grid.eight(k, lo, hi);
+            q[2 * t] = negate4(lo, s);
+            q[2 * t + 1] = negate4(hi, s >> 4);
         }
     } else if constexpr (T == T_IQ3_XXS) {
         int ib = g >> 1;
@@ -163,24 +209,23 @@ template <int T> DEV void decode16(P<const u8> b, int g, P<const u32> grid, u32 
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             u32 s = signs8(aux >> (7 * (2 * (g & 1) + (t >> 1))));
-            q[t] = negate4(grid[(idx >> (8 * t)) & 255u], s >> (4 * (t & 1)));
+            q[t] = negate4(grid.four((idx >> (8 * t)) & 255u), s >> (4 * (t & 1)));
         }
     } else if constexpr (T == T_IQ3_S) {
         int ib = g >> 1;
         u32 idx = ld_u32<A>(b, 2 + 8 * ib + 4 * (g & 1)), qh = (u32)b[66 + ib] >> (4 * (g & 1)), sg = ld_u16<A>(b, 74 + 2 * g);
         d = f16_f32(ld_u16<A>(b, 0)) * (float)(1 + 2 * ((b[106 + (ib >> 1)] >> (4 * (ib & 1))) & 15));
 #pragma unroll
-        for (int t = 0; t < 4; t++) q[t] = negate4(grid[((idx >> (8 * t)) & 255u) | (((qh >> t) & 1u) << 8)], sg >> (4 * t));
+        for (int t = 0; t < 4; t++) q[t] = negate4(grid.four(((idx >> (8 * t)) & 255u) | (((qh >> t) & 1u) << 8)), sg >> (4 * t));
     } else if constexpr (T == T_IQ1_S) {
         int ib = g >> 1;
         u32 idx = ld_u16<A>(b, 2 + 2 * g), qh = ld_u16<A>(b, 34 + 2 * ib);
         d = f16_f32(ld_u16<A>(b, 0)) * (float)(2 * ((qh >> 12) & 7u) + 1);
-        m = qh & 0x8000u ? -0.125f * d : 0.125f * d;
+        m = qh & 0x8000u ? -1.125f * d : -0.875f * d; // the delta, and 1 that the bytes are too high
 #pragma unroll
         for (int t = 0; t < 2; t++) {
             u32 k = ((idx >> (8 * t)) & 255u) | (((qh >> (3 * (2 * (g & 1) + t))) & 7u) << 8);
-            q[2 * t] = grid[2 * k];
-            q[2 * t + 1] = grid[2 * k + 1];
+            grid.ternary8(k, q[2 * t], q[2 * t + 1]);
         }
     } else {
         static_assert(T == T_IQ1_M, "no decoder");
@@ -195,12 +240,73 @@ template <int T> DEV void decode16(P<const u8> b, int g, P<const u32> grid, u32 
 #pragma unroll
         for (int t = 0; t < 2; t++) {
             u32 x = qh >> (4 * t), k = ((idx >> (8 * t)) & 255u) | ((x & 7u) << 8), e = x & 8u ? 0u : 0x02020202u;
-            // grid bytes are -1, 0, 1: adding 1 to each is an xor-free byte add since 0xff + 1 must not carry
-            u32 g0 = grid[2 * k], g1 = grid[2 * k + 1];
-            g0 = ((g0 & 0x7f7f7f7fu) + 0x01010101u) ^ (g0 & 0x80808080u);
-            g1 = ((g1 & 0x7f7f7f7fu) + 0x01010101u) ^ (g1 & 0x80808080u);
+            u32 g0, g1;
+            grid.ternary8(k, g0, g1);
             q[2 * t] = (g0 << 3) | e;
             q[2 * t + 1] = (g1 << 3) | e;
+        }
+    }
+}
+
+template <int T> DEV void decode16(P<const u8> b, int g, P<const u32> grid, u32 (&q)[4], float &d, float &m) {
+    decode16<T>(b, g, GridMemory{grid}, q, d, m);
+}
+
+// 7 stored sign bits in each byte, of which the eighth makes their number even.
+DEV u32 signs8x4(u32 v) {
+    u32 p = v ^ ((v >> 4) & 0x0f0f0f0fu);
+    p ^= (p >> 2) & 0x03030303u;
+    p ^= (p >> 1) & 0x01010101u;
+    return v | ((p & 0x01010101u) << 7);
+}
+// The four 7-bit fields of v in a byte each.
+DEV u32 sevens(u32 v) { return (v & 0x7fu) | ((v << 1) & 0x7f00u) | ((v << 2) & 0x7f0000u) | ((v << 3) & 0x7f000000u); }
+
+// Unit ib (32 weights) of the block at `b`, for types with one scale per 32 and a codebook in shared memory. For IQ1_S the odd
+// words of q are four times the weights.
+template <int T> struct OneScale { static constexpr bool YES = T == T_IQ1_S || T == T_IQ2_XXS || T == T_IQ3_XXS || T == T_IQ3_S; };
+template <int T> DEV void decode32(P<const u8> b, int ib, S<u32x2> lut, u32 (&q)[8], float &d, float &m) {
+    constexpr int A = Block<T>::A;
+    m = 0.0f;
+    d = f16_f32(ld_u16<A>(b, 0));
+    if constexpr (T == T_IQ1_S) {
+        u32 idx = ld_u32<A>(b, 2 + 4 * ib), qh = ld_u16<A>(b, 34 + 2 * ib);
+        d *= (float)(2 * ((qh >> 12) & 7u) + 1);
+        m = qh & 0x8000u ? -1.125f * d : -0.875f * d;
+        auto bytes = as<u8>(lut);
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            // index times four: 8 bits of idx, 3 of qh
+            u32 low = t == 0 ? idx << 2 : idx >> (8 * t - 2), high = t == 3 ? qh << 1 : qh << (10 - 3 * t);
+            u32 v = as<u32>(bytes + (int)((low & 0x3fcu) | (high & 0x1c00u)))[0];
+            q[2 * t] = v & 0x03030303u;
+            q[2 * t + 1] = v & 0x0c0c0c0cu; // four times the weight: summed apart, which saves the shift
+        }
+    } else if constexpr (T == T_IQ2_XXS) {
+        u32 idx = ld_u32<A>(b, 2 + 8 * ib), aux = ld_u32<A>(b, 6 + 8 * ib), signs = signs8x4(sevens(aux));
+        d *= (0.5f + (float)(aux >> 28)) * 0.25f;
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            u32x2 v = lut[(idx >> (8 * t)) & 255u];
+            q[2 * t] = negate4(v.x, signs >> (8 * t));
+            q[2 * t + 1] = negate4(v.y, signs >> (8 * t + 4));
+        }
+    } else {
+        static_assert(T == T_IQ3_XXS || T == T_IQ3_S, "no decoder");
+        u32 idx[2] = {ld_u32<A>(b, 2 + 8 * ib), ld_u32<A>(b, 6 + 8 * ib)}, signs, high = 0;
+        if constexpr (T == T_IQ3_XXS) {
+            u32 aux = ld_u32<A>(b, 66 + 4 * ib);
+            signs = signs8x4(sevens(aux));
+            d *= (0.5f + (float)(aux >> 28)) * 0.5f;
+        } else {
+            signs = ld_u32<A>(b, 74 + 4 * ib);
+            high = (u32)b[66 + ib] << 8;
+            d *= (float)(1 + 2 * ((b[106 + (ib >> 1)] >> (4 * (ib & 1))) & 15));
+        }
+#pragma unroll
+        for (int t = 0; t < 8; t++) {
+            u32 k = ((idx[t >> 2] >> (8 * (t & 3))) & 255u) | ((high >> t) & 256u);
+            q[t] = negate4(as<u32>(lut)[k], signs >> (4 * t));
         }
     }
 }
@@ -211,9 +317,12 @@ template <int T> DEV float plain(P<const u8> row, i64 i) {
 }
 
 // Every type that the products know: X(name, T, quantised).
-#define QUANT_TYPES(X)                                                                                               \
+#define DIRECT_TYPES(X)                                                                                              \
     X(q4_0, T_Q4_0) X(q4_1, T_Q4_1) X(q5_0, T_Q5_0) X(q5_1, T_Q5_1) X(q8_0, T_Q8_0) X(q2_k, T_Q2_K) X(q3_k, T_Q3_K)   \
-    X(q4_k, T_Q4_K) X(q5_k, T_Q5_K) X(q6_k, T_Q6_K) X(iq2_xxs, T_IQ2_XXS) X(iq2_xs, T_IQ2_XS) X(iq3_xxs, T_IQ3_XXS)   \
-    X(iq1_s, T_IQ1_S) X(iq4_nl, T_IQ4_NL) X(iq3_s, T_IQ3_S) X(iq2_s, T_IQ2_S) X(iq4_xs, T_IQ4_XS) X(iq1_m, T_IQ1_M)   \
-    X(mxfp4, T_MXFP4)
+    X(q4_k, T_Q4_K) X(q5_k, T_Q5_K) X(q6_k, T_Q6_K) X(iq4_nl, T_IQ4_NL) X(iq4_xs, T_IQ4_XS) X(mxfp4, T_MXFP4)
+// Those with a codebook.
+#define LUT_TYPES(X)                                                                                                 \
+    X(iq2_xxs, T_IQ2_XXS) X(iq2_xs, T_IQ2_XS) X(iq3_xxs, T_IQ3_XXS) X(iq1_s, T_IQ1_S) X(iq3_s, T_IQ3_S)              \
+    X(iq2_s, T_IQ2_S) X(iq1_m, T_IQ1_M)
+#define QUANT_TYPES(X) DIRECT_TYPES(X) LUT_TYPES(X)
 #define PLAIN_TYPES(X) X(f32, T_F32) X(f16, T_F16) X(bf16, T_BF16)

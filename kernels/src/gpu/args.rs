@@ -39,7 +39,7 @@ kernel_args! {
     /// `mmv1_*`, `mmv4_*`.
     MmvArgs {
         w: u64, grid: u64, x: u64, q: u64, d: u64, s: u64, ids: u64, out: u64, row_bytes: i64, mat_bytes: i64, x_stride: i64,
-        out_stride: i64, rows: i32, n_in: i32, n_out: i32, n_mat: i32, x_div: i32, accumulate: i32,
+        out_stride: i64, rows: i32, n_in: i32, n_out: i32, n_mat: i32, x_div: i32, accumulate: i32, rows_per_block: i32, pad: i32,
     }
     /// `gemm_*`.
     GemmArgs {

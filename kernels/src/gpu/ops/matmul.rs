@@ -151,6 +151,13 @@ pub(super) struct Mmv<'a> {
     pub shared: bool,
 }
 
+/// Weight rows of a block that copies a codebook first: as many as leave a few blocks for every multiprocessor of a large
+/// GPU. The blocks' eight waves take two rows each at a time.
+fn rows_per_block(rows: usize) -> usize {
+    const BLOCKS: usize = 528;
+    rows.div_ceil(BLOCKS).next_multiple_of(16).clamp(16, 256)
+}
+
 pub(super) fn mmv(gpu: &mut Gpu, op: OpId, m: &Mmv<'_>) -> Result<(), OpError> {
     let kind = gpu.kind();
     let w = m.weight;
@@ -160,6 +167,11 @@ pub(super) fn mmv(gpu: &mut Gpu, op: OpId, m: &Mmv<'_>) -> Result<(), OpError> {
         op,
         what: format!("{}: no kernel for type {}", w.name, w.ty),
     })?;
+    let (per_block, threads) = if columns == 1 && gpu.grid(w.ty) != 0 {
+        (rows_per_block(w.n_out * m.results), 256)
+    } else {
+        (4, 128)
+    };
     let q8 = m.q8.unwrap_or(Q8 { q: 0, d: 0, s: 0 });
     let last = m.results.saturating_sub(1) * m.out_stride;
     gpu.written(m.out, (last + w.n_out) * 4);
@@ -199,13 +211,15 @@ pub(super) fn mmv(gpu: &mut Gpu, op: OpId, m: &Mmv<'_>) -> Result<(), OpError> {
             },
             x_div: int(op, "rows per activation", m.x_div)?,
             accumulate: i32::from(m.accumulate),
+            rows_per_block: int(op, "rows of a block", per_block)?,
+            pad: 0,
         };
         let grid = [
-            blocks(op, "n_out", w.n_out.div_ceil(4))?,
+            blocks(op, "n_out", w.n_out.div_ceil(per_block))?,
             blocks_yz(op, "rows", rows.div_ceil(columns))?,
             1,
         ];
-        gpu.launch(kernel, grid, 128, &args).on(op, kind)?;
+        gpu.launch(kernel, grid, threads, &args).on(op, kind)?;
     }
     Ok(())
 }
