@@ -399,7 +399,10 @@ fn an_ordinary_user_gets_a_run_and_hears_what_is_missing() {
         .args(args)
         .current_dir(bench.path())
         .env_clear()
-        .env("PATH", "/usr/bin:/bin")
+        .env(
+            "PATH",
+            format!("{}:/usr/bin:/bin", bench.path().join("bin").display()),
+        )
         .env("HOME", bench.path())
         .env("LEGWORK_STATE_DIR", bench.path().join("state"));
         match c.output() {
@@ -436,6 +439,46 @@ fn an_ordinary_user_gets_a_run_and_hears_what_is_missing() {
         .path();
     let context = std::fs::read_to_string(first.join("context.yaml")).unwrap();
     assert!(context.contains("kernel_log"), "{context}");
+    // The kernel's log is asked from whoever may read it: here a journalctl of our own that knows one line of now.
+    let tool = |name: &str, script: &str| {
+        let p = bench.path().join("bin").join(name);
+        std::fs::create_dir_all(p.parent().unwrap()).unwrap();
+        std::fs::write(&p, format!("#!/bin/sh\n{script}\n")).unwrap();
+        open(&p);
+    };
+    let now = "echo \"[$(cut -d' ' -f1 /proc/uptime)] host kernel: amdgpu said something\"";
+    if std::fs::read_to_string("/proc/sys/kernel/dmesg_restrict").is_ok_and(|t| t.trim() == "1") {
+        for (journalctl, dmesg, source) in [
+            (now, "exit 1", "journalctl"),
+            ("exit 1", now, "dmesg"),
+            ("exit 1", "exit 1", "none"),
+        ] {
+            tool("journalctl", journalctl);
+            tool("dmesg", dmesg);
+            bench.write(
+                "one.yaml",
+                "name: t\nlegs: [{name: a, command: [/bin/echo, x]}]\n",
+            );
+            let ran = bench.ran(nobody(&["run", "one.yaml", "--out", "runs"]).unwrap());
+            ran.expect_code(0);
+            let a = ran.dir().join("attempts/001-a-r1");
+            let context = std::fs::read_to_string(a.join("context.yaml")).unwrap();
+            assert!(context.contains(&format!("source: {source}")), "{context}");
+            let log = std::fs::read_to_string(a.join("kernel.log")).unwrap();
+            assert_eq!(
+                log.contains("amdgpu said something"),
+                source != "none",
+                "{log}"
+            );
+            let warned = &ran.report().legs[0].attempts[0].verdict.warnings;
+            assert!(
+                warned.iter().any(|w| w.contains("/dev/kmsg")),
+                "it says what it had to do without: {warned:?}"
+            );
+        }
+    } else {
+        runner::skip("everybody may read the kernel's log here");
+    }
     // A crash of the leader is seen all the same, a leak is ended, and the doctor names what is missing.
     bench.write(
         "crash.yaml",

@@ -116,7 +116,12 @@ pub struct CoreSetup {
     pub pattern: Option<CorePattern>,
     /// Start, wall clock: an older file is another run's.
     pub started: std::time::SystemTime,
+    /// Where systemd-coredump keeps its files.
+    pub store: PathBuf,
 }
+
+/// systemd-coredump's store.
+pub const SYSTEMD_STORE: &str = "/var/lib/systemd/coredump";
 
 /// A core that was taken away from where the kernel put it, or the reason that there is none.
 #[derive(Debug)]
@@ -144,7 +149,7 @@ fn locate(set: &CoreSetup, gone: &Gone) -> Result<PathBuf, String> {
     match set.pattern.as_ref().ok_or("core_pattern cannot be read")? {
         CorePattern::Pipe(p) => {
             if p.contains("systemd-coredump") {
-                from_systemd(gone.pid)
+                from_systemd(&set.store, gone.pid)
             } else {
                 Err(format!(
                     "core_pattern pipes cores to `{p}`, not to a file (mend: sysctl kernel.core_pattern=core)"
@@ -187,6 +192,8 @@ fn locate(set: &CoreSetup, gone: &Gone) -> Result<PathBuf, String> {
 }
 
 fn newest(dir: &Path, parts: &[Option<String>], since: std::time::SystemTime) -> Option<PathBuf> {
+    // A clock that was set back during the attempt gives new files old times.
+    let since = since.min(std::time::SystemTime::now());
     let slack = since.checked_sub(Duration::from_secs(1)).unwrap_or(since);
     fs::read_dir(dir)
         .ok()?
@@ -206,8 +213,7 @@ fn newest(dir: &Path, parts: &[Option<String>], since: std::time::SystemTime) ->
 }
 
 /// A copy of what systemd-coredump stored for a pid of this boot; it is written a little after the process ended.
-fn from_systemd(pid: i32) -> Result<PathBuf, String> {
-    let store = Path::new("/var/lib/systemd/coredump");
+fn from_systemd(store: &Path, pid: i32) -> Result<PathBuf, String> {
     let boot = procfs::read_text("/proc/sys/kernel/random/boot_id")
         .unwrap_or_default()
         .replace(['-', '\n'], "");
@@ -238,13 +244,22 @@ pub fn keep(set: &CoreSetup, taken: Taken, n: usize) -> CoreFile {
         signal: taken.gone.end.and_then(|e| e.signal),
         ..CoreFile::default()
     };
-    let path = match taken.file {
+    let mut path = match taken.file {
         Ok(p) => p,
         Err(why) => {
             c.notes.push(why);
             return c;
         }
     };
+    // systemd stores them compressed: a plain copy tells who crashed where, and is kept as every other core is.
+    if path.extension().is_some_and(|e| e == "zst") {
+        match unpack(&path, &set.dir, c.pid) {
+            Ok(plain) => path = plain,
+            Err(e) => c
+                .notes
+                .push(format!("not unpacked: {}: {e}", path.display())),
+        }
+    }
     c.size = fs::metadata(&path).map_or(0, |m| m.len());
     let compressed_by_others = path
         .extension()
@@ -383,6 +398,48 @@ fn backtrace(set: &CoreSetup, core: &Path, c: &mut CoreFile) {
     }
 }
 
+/// Unpacks a core beside the attempt, holes kept; at most half of the free space.
+fn unpack(from: &Path, dir: &Path, pid: i32) -> io::Result<PathBuf> {
+    use std::io::{Seek, SeekFrom};
+    let room = crate::os::process::free_bytes(dir).unwrap_or(0) / 2;
+    let to = dir.join(format!(".legwork-core-{pid}"));
+    let unpacked = (|| {
+        let mut src = zstd::Decoder::new(File::open(from)?)?;
+        let mut out = File::create_new(&to)?;
+        let mut buf = vec![0u8; 256 << 10];
+        let mut total = 0u64;
+        loop {
+            let mut n = 0;
+            while n < buf.len() {
+                match src.read(&mut buf[n..])? {
+                    0 => break,
+                    k => n += k,
+                }
+            }
+            if n == 0 {
+                break;
+            }
+            total += n as u64;
+            if total > room {
+                return Err(io::Error::other("too large for the disk"));
+            }
+            if buf[..n].iter().all(|&b| b == 0) {
+                out.seek(SeekFrom::Current(i64::try_from(n).unwrap_or(0)))?;
+            } else {
+                out.write_all(&buf[..n])?;
+            }
+        }
+        out.set_len(total)
+    })();
+    match unpacked {
+        Ok(()) => Ok(to),
+        Err(e) => {
+            let _ = fs::remove_file(&to);
+            Err(e)
+        }
+    }
+}
+
 /// Compresses a file, skipping what it costs to read holes; returns the SHA-256 of the content.
 fn compress(from: &Path, to: &Path) -> io::Result<String> {
     let mut src = File::open(from)?;
@@ -447,6 +504,55 @@ mod tests {
         assert!(!m("%e-%t-%p.core", "other-1770000000-4711.core"));
         assert!(m("c%%%p", "c%4711"));
         assert!(m("core-%h", "core-host"));
+    }
+
+    #[test]
+    fn a_core_in_systemds_store_is_found_by_pid_and_unpacked() {
+        let (d, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let boot = procfs::read_text("/proc/sys/kernel/random/boot_id")
+            .unwrap()
+            .replace(['-', '\n'], "");
+        let core = [vec![7u8; 1000], vec![0; 600 << 10], vec![9u8; 10]].concat();
+        for (pid, bytes) in [(4711, &core), (4712, &vec![1u8])] {
+            let name = format!("core.x.0.{boot}.{pid}.1700000000000000.zst");
+            fs::write(
+                store.path().join(name),
+                zstd::encode_all(&bytes[..], 3).unwrap(),
+            )
+            .unwrap();
+        }
+        let set = CoreSetup {
+            dir: d.path().into(),
+            cwd: d.path().into(),
+            policy: CorePolicy::Bounded,
+            pattern: Some(CorePattern::Pipe(
+                "/usr/lib/systemd/systemd-coredump %P".into(),
+            )),
+            started: std::time::SystemTime::now(),
+            store: store.path().into(),
+        };
+        let gone = Gone {
+            pid: 4711,
+            ppid: None,
+            comm: Some("x".into()),
+            cwd: None,
+            end: None,
+            mono_ns: 1,
+        };
+        let c = keep(&set, take(&set, gone), 0);
+        assert_eq!(
+            (c.size, c.path.as_deref()),
+            (core.len() as u64, Some("cores/core.4711.zst"))
+        );
+        let kept = zstd::decode_all(File::open(d.path().join("cores/core.4711.zst")).unwrap());
+        assert_eq!(kept.unwrap(), core);
+        assert!(c.sha256.is_some());
+        assert_eq!(
+            fs::read_dir(store.path()).unwrap().count(),
+            2,
+            "the store is left as it was"
+        );
+        assert!(!d.path().join(".legwork-core-4711").exists());
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub enum Entry {
         pid: u32,
         /// Boot id.
         boot_id: Option<String>,
+        /// Which load of the GPU's driver.
+        #[serde(default)]
+        driver: Option<String>,
         /// The command line.
         argv: Vec<String>,
         /// Version.

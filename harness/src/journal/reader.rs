@@ -105,6 +105,7 @@ mod tests {
             steps: Vec::new(),
             pid: 1,
             boot_id: None,
+            driver: None,
             argv: Vec::new(),
             legwork: "0".into(),
             base: "/".into(),

@@ -135,6 +135,7 @@ mod tests {
             steps: vec![step(1), step(2)],
             pid: 1,
             boot_id: Some("one".into()),
+            driver: None,
             argv: Vec::new(),
             legwork: "0".into(),
             base: "/".into(),

@@ -256,6 +256,9 @@ pub struct TimeoutDoc {
     /// Between SIGTERM and SIGKILL; default 10s.
     #[serde(default)]
     pub grace: Option<Dur>,
+    /// On a deadline end the program with SIGABRT instead of SIGTERM, so that it leaves a core; default false.
+    #[serde(default)]
+    pub abort: Option<bool>,
     /// Per phase, by name: `load`, `prefill`, `decode`, or one that `phases` declares.
     #[serde(default)]
     pub phases: BTreeMap<String, Dur>,

@@ -524,6 +524,7 @@ fn resolve_timeout(
         total: own.total.or(under.total).map(|d| d.0),
         idle: own.idle.or(under.idle).map(|d| d.0),
         grace: own.grace.or(under.grace).map_or(GRACE, |d| d.0),
+        abort: own.abort.or(under.abort).unwrap_or(false),
         phases: bounds,
     }
 }

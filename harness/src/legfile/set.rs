@@ -97,6 +97,8 @@ pub struct TimeoutSpec {
     pub idle: Option<Duration>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// SIGABRT on a deadline, for a core.
+    pub abort: bool,
     /// Per phase.
     pub phases: BTreeMap<String, Duration>,
 }

@@ -63,6 +63,7 @@ pub(super) fn spec(leg: &LegSpec, around: &Surroundings<'_>) -> (AttemptSpec, Op
         CorePolicy::Bounded => supervise::CorePolicy::Bounded,
         CorePolicy::Full => supervise::CorePolicy::Full,
     };
+    spec.abort_on_deadline = leg.timeout.abort;
     spec.output_cap = leg.output_cap;
     spec.separate_stderr = leg.separate_stderr;
     spec.events = matches!(leg.work, Work::Engine(_));

@@ -24,6 +24,7 @@ struct Begun {
     argv: Vec<String>,
     at: chrono::DateTime<chrono::Utc>,
     boot_id: Option<String>,
+    driver: Option<String>,
 }
 
 /// Goes on with the run in `dir`; with `dry_run` only says what would be done.
@@ -101,11 +102,9 @@ pub fn resume(dir: &Path, dry_run: bool, options: &Options) -> Result<ExitCode, 
             .warnings
             .push(format!("the journal has torn lines: {:?}", journal.torn));
     }
-    go_on(
-        Session::new(&set, &plan, options, dir, writer, report, stop),
-        &plan,
-        decided,
-    )
+    let mut session = Session::new(&set, &plan, options, dir, writer, report, stop);
+    session.driver = begun.driver.clone().or(session.driver);
+    go_on(session, &plan, decided)
 }
 
 fn go_on(
@@ -268,6 +267,7 @@ fn begun(journal: &Journal) -> Option<Begun> {
             base,
             argv,
             boot_id,
+            driver,
             ..
         } => Some(Begun {
             leg_file: leg_file.clone(),
@@ -278,6 +278,7 @@ fn begun(journal: &Journal) -> Option<Begun> {
             argv: argv.clone(),
             at: r.at,
             boot_id: boot_id.clone(),
+            driver: driver.clone(),
         }),
         _ => None,
     })

@@ -19,9 +19,10 @@ use super::live::Live;
 use super::{
     Options, RunDir, RunError, StopFlags, cache, finish, identity, observe, shares, trace,
 };
+use crate::board::driver;
 use crate::journal::{Entry, JOURNAL, Writer, boot_id};
 use crate::legfile::{LegSet, OnFail, Selection, format_duration};
-use crate::os::clock;
+use crate::os::{clock, root::Root};
 use crate::plan::{Plan, Step, draw_seed, plan, report_leg};
 use crate::stage::{Program, Stage, StageError, mount_of, stage_leg};
 use crate::supervise;
@@ -50,6 +51,8 @@ pub(super) struct Session<'a> {
     pub stop: StopFlags,
     pub start_dir: PathBuf,
     pub lease_end_mono_ns: Option<u64>,
+    /// Which load of the GPU's driver the run began with.
+    pub driver: Option<String>,
     /// Counted attempts that were not begun: by leg and reason.
     skipped: BTreeMap<(String, String), u32>,
     /// Number of the last attempt given out.
@@ -92,6 +95,7 @@ pub fn run(mut set: LegSet, selection: &Selection, options: &Options) -> Result<
         steps: plan.steps.clone(),
         pid: std::process::id(),
         boot_id: boot_id(),
+        driver: driver::generation(&Root::new(options.sysroot.as_deref())),
         argv: options.argv.clone(),
         legwork: env!("CARGO_PKG_VERSION").to_owned(),
         base: set.source.base.clone(),
@@ -131,6 +135,7 @@ impl<'a> Session<'a> {
         Session {
             live: Live::new(options, plan.steps.len(), stop),
             lease_end_mono_ns: attempt::lease_end(set.max_runtime, set.reserve, clock::mono_ns()),
+            driver: driver::generation(&Root::new(options.sysroot.as_deref())),
             skipped: BTreeMap::new(),
             last_n: plan.steps.iter().map(|s| s.n).max().unwrap_or(0),
             set,
@@ -452,6 +457,14 @@ impl<'a> Session<'a> {
                 break;
             }
         }
+        let now = driver::generation(&Root::new(self.options.sysroot.as_deref()));
+        if self.driver != now {
+            attempt.void_notes.push(format!(
+                "the GPU's driver was loaded anew since the run began (then {}, now {})",
+                self.driver.as_deref().unwrap_or("none"),
+                now.as_deref().unwrap_or("none")
+            ));
+        }
         attempt
             .files
             .insert("context".to_owned(), format!("{relative}/context.yaml"));
@@ -461,15 +474,23 @@ impl<'a> Session<'a> {
                 format!("{relative}/{}", trace::FILE),
             );
         }
-        if outcome.unkillable {
+        // A process that is stuck may hold the GPU, and a reset that failed leaves none to use.
+        let suspect = if outcome.unkillable {
+            Some("a process survived SIGKILL")
+        } else if attempt.verdict.kind == "gpu-reset-failed" {
+            Some("a reset of the GPU failed")
+        } else {
+            None
+        };
+        if let Some(what) = suspect {
             self.record(
                 Entry::Decision {
                     what: "the board is suspect".to_owned(),
-                    why: "a process survived SIGKILL".to_owned(),
+                    why: what.to_owned(),
                 },
                 true,
             );
-            let why = format!("attempt {}: a process survived SIGKILL", step.n);
+            let why = format!("attempt {}: {what}", step.n);
             let trouble = identity::set_aside(self.set, self.options, &why, &self.dir.id);
             self.report.warnings.extend(trouble);
         }

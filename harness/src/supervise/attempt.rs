@@ -152,6 +152,7 @@ impl<'a> Attempt<'a> {
             policy: spec.core,
             pattern: cores::pattern(&Root::default()),
             started: std::time::SystemTime::now(),
+            store: cores::SYSTEMD_STORE.into(),
         };
         let mut s = start::start(spec, &cgroup)?;
         let guardian_pid = i32::try_from(s.guardian.id()).unwrap_or(0);
