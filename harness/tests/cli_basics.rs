@@ -91,7 +91,7 @@ fn nothing_selected_is_exit_3() {
 #[test]
 fn check_prints_the_plan_and_names_what_is_wrong() {
     let bench = Bench::new();
-    for name in ["smoke", "load-ab", "strix-glm53"] {
+    for name in ["smoke", "load-ab", "strix-glm53", "gpu-cuda"] {
         let ran = bench.call(&["check", name]);
         ran.expect_code(0);
         assert!(

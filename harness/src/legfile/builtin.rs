@@ -23,6 +23,10 @@ pub const BUILTINS: &[Builtin] = &[
         name: "strix-glm53",
         text: include_str!("../../../legs/strix-glm53.yaml"),
     },
+    Builtin {
+        name: "gpu-cuda",
+        text: include_str!("../../../legs/gpu-cuda.yaml"),
+    },
 ];
 
 /// The built-in leg file of that name.
