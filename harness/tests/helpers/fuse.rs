@@ -3,10 +3,12 @@
 //! A process that waits for an answer which the server has taken but does not give sleeps uninterruptibly, SIGKILL or
 //! not, until the connection ends: what a wedged driver or a dead share does to a leg. Protocol: linux/fuse.h.
 
-use std::fs::{File, OpenOptions};
+#[path = "fuse_mount.rs"]
+mod fuse_mount;
+
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,33 +22,7 @@ pub struct Hang {
 impl Hang {
     /// Mounts it; the error says why that is not possible here.
     pub fn mount(point: &Path) -> Result<Self, String> {
-        let dev = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_CLOEXEC)
-            .open("/dev/fuse")
-            .map_err(|e| format!("/dev/fuse: {e}"))?;
-        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", dev.as_raw_fd());
-        let c = |s: &str| std::ffi::CString::new(s).unwrap();
-        let (src, tgt, fs, opt) = (
-            c("legwork-test"),
-            c(point.to_str().unwrap()),
-            c("fuse"),
-            c(&options),
-        );
-        // SAFETY: four C strings that live through the call.
-        let rc = unsafe {
-            libc::mount(
-                src.as_ptr(),
-                tgt.as_ptr(),
-                fs.as_ptr(),
-                0,
-                opt.as_ptr().cast(),
-            )
-        };
-        if rc != 0 {
-            return Err(format!("mount: {}", std::io::Error::last_os_error()));
-        }
+        let dev = fuse_mount::mount("legwork-test", point.to_str().unwrap(), "")?;
         let stop = Arc::new(AtomicBool::new(false));
         let s = Arc::clone(&stop);
         std::thread::spawn(move || serve(dev, &s)); // its end closes the device: the connection is aborted

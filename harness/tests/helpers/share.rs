@@ -4,10 +4,12 @@
 //! stops the server after it has taken a read of that file (the reader is then beyond SIGKILL), `die NAME OFFSET` ends it
 //! at a read of that file at or after the offset.
 
+#[path = "fuse_mount.rs"]
+mod fuse_mount;
+
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -93,42 +95,13 @@ pub fn serve_if_asked() {
     if args.get(1).is_none_or(|a| a != "serve-share") {
         return;
     }
-    match mount(&args[2]) {
+    match fuse_mount::mount("legwork-share", &args[2], ",allow_other") {
         Ok(dev) => Server::new(dev, &args[3]).run(),
         Err(e) => {
             eprintln!("{e}");
             std::process::exit(1);
         }
     }
-}
-
-fn mount(point: &str) -> Result<File, String> {
-    let dev = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_CLOEXEC)
-        .open("/dev/fuse")
-        .map_err(|e| format!("/dev/fuse: {e}"))?;
-    let options = format!(
-        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other",
-        dev.as_raw_fd()
-    );
-    let c = |s: &str| std::ffi::CString::new(s).unwrap();
-    let (src, tgt, fs, opt) = (c("legwork-share"), c(point), c("fuse"), c(&options));
-    // SAFETY: four C strings that live through the call.
-    let rc = unsafe {
-        libc::mount(
-            src.as_ptr(),
-            tgt.as_ptr(),
-            fs.as_ptr(),
-            0,
-            opt.as_ptr().cast(),
-        )
-    };
-    if rc != 0 {
-        return Err(format!("mount: {}", std::io::Error::last_os_error()));
-    }
-    Ok(dev)
 }
 
 struct Server {
