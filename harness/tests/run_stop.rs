@@ -126,6 +126,33 @@ fn a_run_that_was_killed_is_resumed_and_loses_nothing() {
     bench.call(&["resume", run]).expect_code(2);
 }
 
+/// Two runs that begin in one second below different folders have one name; resuming one leaves the other alone.
+#[test]
+fn a_resumption_spares_the_processes_of_a_run_of_the_same_name() {
+    let (bench, other) = (Bench::new(), Bench::new());
+    let running = start(&bench, &set(bench.path()));
+    wait_for("the second attempt", || pids(bench.path()).len() == 2);
+    other.write(
+        "set.yaml",
+        "name: t\nlegs: [{name: a, command: [/bin/echo, x]}]\n",
+    );
+    let killed = other
+        .legwork(&["run", "set.yaml", "--out", "runs"])
+        .env("LEGWORK_KILL_AT", "3-")
+        .output()
+        .unwrap();
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    let name = bench.newest_run().unwrap();
+    let namesake = other.path().join("runs").join(name.file_name().unwrap());
+    std::fs::rename(other.newest_run().unwrap(), &namesake).unwrap();
+    other
+        .call(&["resume", namesake.to_str().unwrap()])
+        .expect_code(0);
+    assert!(alive(&pids(bench.path())[1]), "the other run lost its leg");
+    signal(running.id(), nix::sys::signal::Signal::SIGTERM);
+    running.wait_with_output().unwrap();
+}
+
 /// A journal cut off at every line, as a kill at that moment would have left it, can be resumed to the full number of attempts.
 #[test]
 fn a_journal_cut_anywhere_can_be_resumed() {

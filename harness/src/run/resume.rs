@@ -78,7 +78,7 @@ pub fn resume(dir: &Path, dry_run: bool, options: &Options) -> Result<ExitCode, 
         })
         .flatten()
         .collect();
-    reaped.extend(reap(&dir.id));
+    reaped.extend(reap(&dir.path));
     let resumed = Entry::Resumed {
         pid: std::process::id(),
         boot_id: boot_id(),
@@ -334,10 +334,11 @@ fn has_evidence(folder: &Path) -> bool {
         .any(|name| std::fs::metadata(folder.join(name)).is_ok_and(|m| m.len() > 0))
 }
 
-/// Ends processes that a dead run left. They carry the run's name in their environment; a process that took that name off
-/// has left the run.
-fn reap(run_id: &str) -> Vec<i32> {
-    let mark = format!("LEGWORK_RUN={run_id}");
+/// Ends processes that a dead run left. They carry their attempt's folder in their environment; the run's name would
+/// not do, as two runs below different folders may begin in one second. A process that took the folder off has left the
+/// run.
+fn reap(run: &Path) -> Vec<i32> {
+    let mark = format!("LEGWORK_ATTEMPT_DIR={}/", run.to_string_lossy());
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let (tell, told) = std::sync::mpsc::channel();
     // In a thread: a process that hangs with its memory locked holds whoever reads its environment.
@@ -348,7 +349,7 @@ fn reap(run_id: &str) -> Vec<i32> {
                 let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else {
                     continue;
                 };
-                let marked = environ.split(|&b| b == 0).any(|v| v == mark.as_bytes());
+                let marked = environ.split(|&b| b == 0).any(|v| v.starts_with(mark.as_bytes()));
                 if marked && pid != own && process::kill(pid, 9).unwrap_or(false) {
                     let _ = tell.send(pid);
                 }

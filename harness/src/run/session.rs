@@ -362,9 +362,9 @@ impl<'a> Session<'a> {
         let leg = &self.set.legs[step.leg];
         let env = {
             let mut env = child_env(&inherited(), &self.set.env_allow, &leg.env);
-            // Children carry the run's name: a later process can find and end them when this one was killed.
             env.push(("LEGWORK_RUN".to_owned(), self.dir.id.clone()));
             env.push(("LEGWORK_LEG".to_owned(), leg.name.clone()));
+            // By it, `resume` finds and ends what this run left when its harness was killed.
             env.push((
                 "LEGWORK_ATTEMPT_DIR".to_owned(),
                 folder.to_string_lossy().into_owned(),
