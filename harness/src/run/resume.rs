@@ -349,7 +349,9 @@ fn reap(run: &Path) -> Vec<i32> {
                 let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else {
                     continue;
                 };
-                let marked = environ.split(|&b| b == 0).any(|v| v.starts_with(mark.as_bytes()));
+                let marked = environ
+                    .split(|&b| b == 0)
+                    .any(|v| v.starts_with(mark.as_bytes()));
                 if marked && pid != own && process::kill(pid, 9).unwrap_or(false) {
                     let _ = tell.send(pid);
                 }

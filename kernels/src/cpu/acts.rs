@@ -8,6 +8,7 @@ use half::f16;
 
 use super::out::Out;
 use super::{Isa, Pool};
+use std::ops::Range;
 
 /// How a set of rows is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,10 +60,47 @@ pub struct Acts {
     s: Vec<f32>,
     /// Q256: sums of 16 bytes [m, n/16].
     sums: Vec<i16>,
-    /// Q256: sums of 32 bytes [m, n/32].
-    sums32: Vec<i16>,
     /// The bytes as words [m, n], where there are rows enough for tiles.
     wide: Vec<i16>,
+    /// Q256, where there are rows enough for tiles: [n/256, m], so that a tile meets its column of blocks one after the
+    /// other; a stride of whole rows keeps falling on the same few sets of the cache.
+    blocks: Vec<Block256>,
+}
+
+/// A rounded block of 256 with all that a tile's products need, side by side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Block256 {
+    /// The bytes.
+    pub q: [i8; 256],
+    /// Sums of 16 of them.
+    pub sums16: [i16; 16],
+    /// Sums of 32 of them.
+    pub sums32: [i16; 8],
+    /// Scale.
+    pub d: f32,
+}
+
+impl Block256 {
+    const ZERO: Block256 = Block256 {
+        q: [0; 256],
+        sums16: [0; 16],
+        sums32: [0; 8],
+        d: 0.0,
+    };
+
+    fn new(q: &[i8; 256], sums16: &[i16; 16], d: f32) -> Block256 {
+        let mut sums32 = [0; 8];
+        for (to, [a, b]) in sums32.iter_mut().zip(sums16.as_chunks::<2>().0) {
+            *to = a + b;
+        }
+        Block256 {
+            q: *q,
+            sums16: *sums16,
+            sums32,
+            d,
+        }
+    }
 }
 
 /// Rows from which on tiles are used, so that weights are decoded once for all of them.
@@ -116,8 +154,8 @@ impl Acts {
             d: Vec::new(),
             s: Vec::new(),
             sums: Vec::new(),
-            sums32: Vec::new(),
             wide: Vec::new(),
+            blocks: Vec::new(),
         }
     }
 
@@ -160,8 +198,21 @@ impl Acts {
             return Err(ActsError::Ragged { len: x.len(), n });
         }
         self.resize(kind, x.len() / n, n);
-        let mut parts = self.parts();
+        let blocks = Out::new(&mut self.blocks, self.m);
+        let mut parts = Parts {
+            kind,
+            x: &mut self.x,
+            q: &mut self.q,
+            d: &mut self.d,
+            s: &mut self.s,
+            sums: &mut self.sums,
+            wide: &mut self.wide,
+        };
         parts.round(isa, x);
+        if self.m >= TILED {
+            // SAFETY: nobody else has a part.
+            unsafe { parts.side_by_side(&blocks, 0..self.m) };
+        }
         Ok(())
     }
 
@@ -194,8 +245,8 @@ impl Acts {
         let d = Out::new(&mut self.d, n / block);
         let s = Out::new(&mut self.s, n / 32);
         let sums = Out::new(&mut self.sums, n / 16);
-        let sums32 = Out::new(&mut self.sums32, n / 32);
         let wide = Out::new(&mut self.wide, n);
+        let blocks = Out::new(&mut self.blocks, m);
         let tiled = m >= TILED && kind != ActKind::F32;
         pool.ranges(m, (ELEMENTS / n).max(1), |rows, _| {
             let only = |holds: bool| if holds { rows.clone() } else { 0..0 };
@@ -210,11 +261,14 @@ impl Acts {
                     d: d.rows(only(quantised)),
                     s: s.rows(only(kind == ActKind::Q32)),
                     sums: sums.rows(only(kind == ActKind::Q256)),
-                    sums32: sums32.rows(only(kind == ActKind::Q256)),
                     wide: wide.rows(only(tiled)),
                 }
             };
             parts.round(isa, &x[rows.start * n..rows.end * n]);
+            if tiled {
+                // SAFETY: as above.
+                unsafe { parts.side_by_side(&blocks, rows) };
+            }
         });
         Ok(())
     }
@@ -229,37 +283,18 @@ impl Acts {
         self.d.resize(size(quantised, m * n / kind.block()), 0.0);
         self.s.resize(size(q32, m * n / 32), 0.0);
         self.sums.resize(size(q256, m * n / 16), 0);
-        self.sums32.resize(size(q256, m * n / 32), 0);
         self.wide.resize(size(quantised && m >= TILED, m * n), 0);
+        let blocks = size(q256 && m >= TILED, m * n / 256);
+        self.blocks.resize(blocks, Block256::ZERO);
     }
 
-    fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            kind: self.kind,
-            x: &mut self.x,
-            q: &mut self.q,
-            d: &mut self.d,
-            s: &mut self.s,
-            sums: &mut self.sums,
-            sums32: &mut self.sums32,
-            wide: &mut self.wide,
-        }
-    }
-
-    /// Bytes, sums of 16 and of 32, and scale of block `b` of row `i`.
-    #[inline(always)]
+    /// Blocks `b` of all rows.
     #[cfg_attr(
         not(target_arch = "x86_64"),
         allow(dead_code, reason = "read by tiles")
     )]
-    pub(super) fn block256(&self, i: usize, b: usize) -> (&[i8; 256], &[i16; 16], &[i16; 8], f32) {
-        let at = i * (self.n / 256) + b;
-        (
-            &self.q.as_chunks().0[at],
-            &self.sums.as_chunks().0[at],
-            &self.sums32.as_chunks().0[at],
-            self.d[at],
-        )
+    pub(super) fn blocks256(&self, b: usize) -> &[Block256] {
+        &self.blocks[b * self.m..][..self.m]
     }
 
     /// `cols` words from column `from` of row `i`, with their scales and scaled sums.
@@ -371,7 +406,6 @@ struct Parts<'a> {
     d: &'a mut [f32],
     s: &'a mut [f32],
     sums: &'a mut [i16],
-    sums32: &'a mut [i16],
     wide: &'a mut [i16],
 }
 
@@ -380,16 +414,27 @@ impl Parts<'_> {
         match self.kind {
             ActKind::F32 => self.x.copy_from_slice(x),
             ActKind::Q32 => quantise_q32(isa, x, self.q, self.d, self.s),
-            ActKind::Q256 => {
-                quantise_q256(isa, x, self.q, self.d, self.sums);
-                let pairs = self.sums.as_chunks::<2>().0;
-                for (to, [a, b]) in self.sums32.iter_mut().zip(pairs) {
-                    *to = a + b;
-                }
-            }
+            ActKind::Q256 => quantise_q256(isa, x, self.q, self.d, self.sums),
         }
         for (to, q) in self.wide.iter_mut().zip(self.q.iter()) {
             *to = i16::from(*q);
+        }
+    }
+
+    /// Copy the blocks to where tiles read them, `to` = [n/256, all rows]; these are `rows` of them. Does nothing for
+    /// other kinds.
+    ///
+    /// # Safety
+    /// Nobody else has these columns of `to`.
+    unsafe fn side_by_side(&self, to: &Out<'_, Block256>, rows: Range<usize>) {
+        let per_row = self.sums.len() / 16 / rows.len().max(1);
+        let from = self.q.as_chunks().0.iter();
+        let from = from.zip(self.sums.as_chunks().0).zip(&*self.d);
+        for (i, ((q, sums), d)) in from.enumerate() {
+            let (row, b) = (rows.start + i / per_row, i % per_row);
+            // SAFETY: the caller's promise.
+            let to = unsafe { to.part(b, row..row + 1) };
+            to[0] = Block256::new(q, sums, *d);
         }
     }
 }

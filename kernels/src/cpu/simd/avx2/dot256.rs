@@ -5,6 +5,7 @@ use crate::cpu::acts::ActRow;
 use std::arch::x86_64::*;
 
 /// What a block says besides its elements.
+#[derive(Clone, Copy)]
 pub(crate) struct Head {
     /// Words: scales of the even sub-blocks of 16 in the low half, of the odd ones in the high half.
     pub scales: __m256i,
@@ -14,6 +15,20 @@ pub(crate) struct Head {
     pub d: f32,
     /// Factor of the offsets, where they have their own.
     pub d_offset: f32,
+}
+
+impl Head {
+    /// Of a block of zeros.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn zero() -> Head {
+        Head {
+            scales: _mm256_setzero_si256(),
+            offsets: _mm256_setzero_si256(),
+            d: 0.0,
+            d_offset: 0.0,
+        }
+    }
 }
 
 /// How a type's elements differ from the unsigned bytes that `groups` yields.

@@ -5,21 +5,11 @@
 
 use super::tile::{ROWS, Tile8, Tile16, TileF};
 use super::vec::load_f32;
+use crate::cpu::acts::Block256;
 use std::arch::x86_64::*;
 
 /// Results of one activation row for the 16 rows of a tile.
 pub(crate) type Sums = [f32; ROWS];
-
-/// A block of 256 activations.
-#[derive(Clone, Copy)]
-pub(crate) struct Bytes<'a> {
-    pub q: &'a [i8; 256],
-    /// Sums of 16.
-    pub sums16: &'a [i16; 16],
-    /// Sums of 32.
-    pub sums32: &'a [i16; 8],
-    pub d: f32,
-}
 
 /// Up to 256 activations as words.
 #[derive(Clone, Copy)]
@@ -81,7 +71,7 @@ unsafe fn spread2(q: &[i16], k: usize) -> __m256i {
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
     tile: &Tile8,
-    x: &[Bytes<'_>; M],
+    x: &[&Block256; M],
     out: &mut [Sums; M],
 ) {
     let mut total = [[_mm256_setzero_si256(); 2]; M];
@@ -90,7 +80,7 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
             let [low, high] = halves(&tile.q[k & 63]);
             let [scale_low, scale_high] = halves(&tile.scales[(k * 4 / SUB) & 15]);
             for (total, x) in total.iter_mut().zip(x) {
-                let x = spread4(x.q, k & 63);
+                let x = spread4(&x.q, k & 63);
                 let a = _mm256_madd_epi16(_mm256_maddubs_epi16(low, x), scale_low);
                 total[0] = _mm256_add_epi32(total[0], a);
                 let b = _mm256_madd_epi16(_mm256_maddubs_epi16(high, x), scale_high);
@@ -105,7 +95,7 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
             for k in w * STEPS..w * STEPS + steps {
                 let [low, high] = halves(&tile.q[k & 63]);
                 for (short, x) in short.iter_mut().zip(x) {
-                    let x = spread4(x.q, k & 63);
+                    let x = spread4(&x.q, k & 63);
                     short[0] = _mm256_add_epi16(short[0], _mm256_maddubs_epi16(low, x));
                     short[1] = _mm256_add_epi16(short[1], _mm256_maddubs_epi16(high, x));
                 }
@@ -125,7 +115,11 @@ pub(crate) fn bytes<const STEPS: usize, const SUB: usize, const M: usize>(
     let d = halves_f32(&tile.d);
     let d_offset = halves_f32(&tile.d_offset);
     for m in 0..M {
-        let sums: &[i16] = if SUB == 16 { x[m].sums16 } else { x[m].sums32 };
+        let sums: &[i16] = if SUB == 16 {
+            &x[m].sums16
+        } else {
+            &x[m].sums32
+        };
         let mut offset = [_mm256_setzero_si256(); 2];
         for k in 0..128 / SUB {
             let [low, high] = halves(&tile.offsets[k & 7]);

@@ -2,7 +2,7 @@
 
 use super::dot32::{self, Small};
 use super::dot256::Super;
-use super::micro::{self, Bytes, Sums, Words};
+use super::micro::{self, Sums, Words};
 use super::tile::{COLS, ROWS, Tiles};
 use super::{codebook as c, floats, kquant as k};
 use crate::blocks::{BlockType, decode};
@@ -124,15 +124,8 @@ fn supers<const B: usize, T: Super<B>, const STEPS: usize, const SUB: usize>(
     const { assert!(STEPS == T::STEPS && SUB == T::SUB) };
     for b in 0..p.acts.n() / 256 {
         tiles.fill_bytes::<B, T>(&p.w[b * B..], p.row_bytes);
-        let block = |i: usize| {
-            let (q, sums16, sums32, d) = p.acts.block256(p.row(i), b);
-            Bytes {
-                q,
-                sums16,
-                sums32,
-                d,
-            }
-        };
+        let blocks = p.acts.blocks256(b);
+        let block = |i: usize| &blocks[p.row(i)];
         by_rows!(
             p.wide,
             sums,

@@ -5,9 +5,9 @@
 //! across lanes.
 
 use super::dot32::Small;
-use super::dot256::{Offset, Stage, Super};
+use super::dot256::{Head, Offset, Stage, Super};
 use super::floats::FromBytes;
-use super::vec::{bytes, load, store};
+use super::vec::{bytes, join, load, store, twice};
 use std::arch::x86_64::*;
 
 /// Rows of a tile.
@@ -54,7 +54,8 @@ pub(crate) struct Tiles {
     pub words: Tile16,
     pub floats: TileF,
     rows: [[u8; COLS]; 8],
-    stage: Stage,
+    /// Of the row that is unpacked and of the next.
+    stages: [Stage; 2],
 }
 
 impl Tiles {
@@ -76,7 +77,7 @@ impl Tiles {
                 w: [[0.0; ROWS]; COLS],
             },
             rows: [[0; COLS]; 8],
-            stage: Stage::EMPTY,
+            stages: [Stage::EMPTY, Stage::EMPTY],
         })
     }
 
@@ -84,17 +85,24 @@ impl Tiles {
     /// `w` count as zero.
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) fn fill_bytes<const B: usize, T: Super<B>>(&mut self, w: &[u8], stride: usize) {
+        let block = |r: usize| w.get(r * stride..).and_then(|w| w.first_chunk::<B>());
+        self.stage::<B, T>(block(0), 0);
         for half in 0..2 {
-            for i in 0..8 {
+            let mut heads = [Head::zero(); 8];
+            for (i, head) in heads.iter_mut().enumerate() {
                 let r = 8 * half + i;
-                match w.get(r * stride..).and_then(|w| w.first_chunk::<B>()) {
-                    Some(w) => self.byte_row::<B, T>(w, r),
-                    None => {
-                        self.rows[i].fill(0);
-                        (self.bytes.d[r], self.bytes.d_offset[r]) = (0.0, 0.0);
-                    }
+                self.stage::<B, T>(block(r + 1), r + 1);
+                match block(r) {
+                    Some(w) => *head = self.byte_row::<B, T>(w, r),
+                    None => self.rows[i].fill(0),
                 }
+                self.bytes.d[r] = head.d;
+                self.bytes.d_offset[r] = match T::OFFSET {
+                    Offset::Own => head.d_offset,
+                    _ => head.d,
+                };
             }
+            self.bytes.put_heads::<B, T>(&heads, half);
             for c in 0..COLS / 32 {
                 let [a, b, c1, d, e, f, g, h] = &self.rows;
                 let rows = [a, b, c1, d, e, f, g, h].map(|r| load(bytes(r, 32 * c)));
@@ -105,16 +113,24 @@ impl Tiles {
         }
     }
 
-    /// Unpack a block into row `r % 8` of the scratch, its scales into the tile.
+    /// Work out ahead what unpacking row `r` will read from memory.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    fn byte_row<const B: usize, T: Super<B>>(&mut self, w: &[u8; B], r: usize) {
-        let (tile, row) = (&mut self.bytes, &mut self.rows[r % 8]);
-        let (parts, _) = row.as_chunks_mut::<32>();
+    fn stage<const B: usize, T: Super<B>>(&mut self, w: Option<&[u8; B]>, r: usize) {
+        if let Some(w) = w.filter(|_| r < ROWS) {
+            // SAFETY: this function is only reached where the processor has AVX2, FMA and F16C.
+            unsafe { T::stage(w, &mut self.stages[r % 2]) };
+        }
+    }
+
+    /// Unpack a block into row `r % 8` of the scratch.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn byte_row<const B: usize, T: Super<B>>(&mut self, w: &[u8; B], r: usize) -> Head {
+        let (parts, _) = self.rows[r % 8].as_chunks_mut::<32>();
         // SAFETY: this function is only reached where the processor has AVX2, FMA and F16C.
-        let head = unsafe {
-            T::stage(w, &mut self.stage);
-            T::groups(w, &self.stage, |j, q, signs| {
+        unsafe {
+            T::groups(w, &self.stages[r % 2], |j, q, signs| {
                 let mut q = q;
                 if T::OFFSET == Offset::Signs {
                     let shift = _mm256_set1_epi8(T::SHIFT as i8);
@@ -123,29 +139,7 @@ impl Tiles {
                 store(&mut parts[j & 7], q);
             });
             T::head(w)
-        };
-        let (mut scales, mut offsets) = ([0_i16; 16], [0_i16; 16]);
-        super::vec::store_i16(&mut scales, head.scales);
-        super::vec::store_i16(&mut offsets, head.offsets);
-        // Scales come with the even sub-blocks of 16 first.
-        let scale = |k: usize| match T::SUB {
-            16 => scales[8 * (k % 2) + k / 2],
-            _ => scales[k],
-        };
-        let offset = |k: usize| match (T::OFFSET, T::SUB) {
-            (Offset::Signs, _) => -i16::from(T::SHIFT) * scale(k),
-            (_, 16) => offsets[k],
-            _ => offsets[2 * k],
-        };
-        for k in 0..256 / T::SUB {
-            tile.scales[k][r] = [scale(k); 2];
-            tile.offsets[k / 2][r][k % 2] = offset(k);
         }
-        tile.d[r] = head.d;
-        tile.d_offset[r] = match T::OFFSET {
-            Offset::Own => head.d_offset,
-            _ => head.d,
-        };
     }
 
     /// Fill the word tile from rows of 32-element blocks, `blocks` (up to 8) of each.
@@ -202,8 +196,8 @@ impl Tiles {
                 let mut scales = [0_i16; 16];
                 super::vec::store_i16(&mut scales, head.scales);
                 self.words.d[0][r] = head.d;
-                T::stage(w, &mut self.stage);
-                T::groups(w, &self.stage, |j, q, signs| {
+                T::stage(w, &mut self.stages[0]);
+                T::groups(w, &self.stages[0], |j, q, signs| {
                     let v = _mm256_sign_epi8(q, signs);
                     let scale = _mm256_set1_epi16(scales[j & 7]);
                     let low = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(v));
@@ -269,6 +263,71 @@ impl Tiles {
             self.floats.w.iter_mut().for_each(|column| column[r] = 0.0);
         }
     }
+}
+
+impl Tile8 {
+    /// Scales and offsets of rows `8 * half ..`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn put_heads<const B: usize, T: Super<B>>(&mut self, heads: &[Head; 8], half: usize) {
+        // Of 16 sub-blocks the even ones come first, of eight there is nothing else.
+        let even = heads.map(|h| _mm256_castsi256_si128(h.scales));
+        let odd = heads.map(|h| _mm256_extracti128_si256::<1>(h.scales));
+        let doubled = |s| join(_mm_unpacklo_epi16(s, s), _mm_unpackhi_epi16(s, s));
+        let stride = if T::SUB == 16 { 2 } else { 1 };
+        for (k, v) in transpose(even.map(doubled)).into_iter().enumerate() {
+            put16(&mut self.scales[stride * k], half, v);
+        }
+        if T::SUB == 16 {
+            for (k, v) in transpose(odd.map(doubled)).into_iter().enumerate() {
+                put16(&mut self.scales[2 * k + 1], half, v);
+            }
+        }
+        let minus = _mm_set1_epi16(-i16::from(T::SHIFT));
+        if T::SUB == 16 {
+            let mut pairs = heads.map(|h| h.offsets);
+            if T::OFFSET == Offset::Signs {
+                for (pairs, (even, odd)) in pairs.iter_mut().zip(even.into_iter().zip(odd)) {
+                    let (a, b) = (_mm_mullo_epi16(even, minus), _mm_mullo_epi16(odd, minus));
+                    *pairs = join(_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b));
+                }
+            }
+            for (k, v) in transpose(pairs).into_iter().enumerate() {
+                put16(&mut self.offsets[k], half, v);
+            }
+        } else {
+            let mut fours = even.map(|scales| _mm_mullo_epi16(scales, minus));
+            if T::OFFSET != Offset::Signs {
+                for (four, h) in fours.iter_mut().zip(heads) {
+                    // Every offset stands there twice, for sub-blocks of 16.
+                    let once = twice(_mm_setr_epi8(
+                        0, 1, 4, 5, 8, 9, 12, 13, 0, 1, 4, 5, 8, 9, 12, 13,
+                    ));
+                    let v = _mm256_shuffle_epi8(h.offsets, once);
+                    *four = _mm256_castsi256_si128(_mm256_permute4x64_epi64::<0x08>(v));
+                }
+            }
+            for (k, v) in transpose4(fours).into_iter().enumerate() {
+                put16(&mut self.offsets[k], half, v);
+            }
+        }
+    }
+}
+
+/// Eight rows of four 32-bit words as four columns.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn transpose4(r: [__m128i; 8]) -> [__m256i; 4] {
+    let [a, b, c, d, e, f, g, h] = r;
+    let (a, b, c, d) = (join(a, e), join(b, f), join(c, g), join(d, h));
+    let (ab0, ab1) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let (cd0, cd1) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    [
+        _mm256_unpacklo_epi64(ab0, cd0),
+        _mm256_unpackhi_epi64(ab0, cd0),
+        _mm256_unpacklo_epi64(ab1, cd1),
+        _mm256_unpackhi_epi64(ab1, cd1),
+    ]
 }
 
 /// Eight rows of eight 32-bit words as eight columns.

@@ -1,6 +1,7 @@
 //! A tile against a few activation rows at once: as the AVX2 one, a register per tile row group.
 
-use crate::cpu::simd::avx2::micro::{Bytes, Sums, Words};
+use crate::cpu::acts::Block256;
+use crate::cpu::simd::avx2::micro::{Sums, Words};
 use crate::cpu::simd::avx2::tile::{ROWS, Tile8, Tile16, TileF};
 use std::arch::x86_64::*;
 
@@ -44,7 +45,7 @@ unsafe fn spread<T>(q: &[T], k: usize) -> __m512i {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(crate) fn bytes<const SUB: usize, const M: usize>(
     tile: &Tile8,
-    x: &[Bytes<'_>; M],
+    x: &[&Block256; M],
     out: &mut [Sums; M],
 ) {
     let mut total = [_mm512_setzero_si512(); M];
@@ -55,7 +56,7 @@ pub(crate) fn bytes<const SUB: usize, const M: usize>(
             let w = load(&tile.q[k & 63]);
             for (sum, x) in sums.iter_mut().zip(x) {
                 // SAFETY: `k < 64`, and there are 256 bytes.
-                *sum = _mm512_dpbusd_epi32(*sum, w, unsafe { spread(x.q, k) });
+                *sum = _mm512_dpbusd_epi32(*sum, w, unsafe { spread(&x.q, k) });
             }
         }
         // The scale stands there twice, as two words: the upper one, with its sign.
@@ -66,7 +67,7 @@ pub(crate) fn bytes<const SUB: usize, const M: usize>(
     }
     let (d, d_offset) = (load_f32(&tile.d), load_f32(&tile.d_offset));
     for ((total, x), out) in total.iter().zip(x).zip(out) {
-        let sums: &[i16] = if SUB == 16 { x.sums16 } else { x.sums32 };
+        let sums: &[i16] = if SUB == 16 { &x.sums16 } else { &x.sums32 };
         let mut offset = _mm512_setzero_si512();
         for k in 0..128 / SUB {
             // SAFETY: 256 columns have `256 / SUB` sums.
