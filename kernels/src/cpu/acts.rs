@@ -455,6 +455,11 @@ fn round_block32(isa: Isa, x: &[f32; 32], q: &mut [i8; 32]) -> f32 {
         // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::quantise::block32(x, q) };
     }
+    #[cfg(target_arch = "aarch64")]
+    if isa.has_neon() {
+        // SAFETY: every aarch64 has NEON.
+        return unsafe { super::simd::neon::quantise::block32(x, q) };
+    }
     let _ = isa;
     let largest = x.iter().fold(0.0_f32, |a, v| a.max(v.abs()));
     let inverse = if largest != 0.0 { 127.0 / largest } else { 0.0 };
@@ -476,6 +481,11 @@ fn round_block256(isa: Isa, x: &[f32; 256], q: &mut [i8; 256], sums: &mut [i16; 
     if isa.has_avx2() {
         // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::quantise::block256(x, q, sums) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    if isa.has_neon() {
+        // SAFETY: every aarch64 has NEON.
+        return unsafe { super::simd::neon::quantise::block256(x, q, sums) };
     }
     let _ = isa;
     // The first element of largest magnitude, with its sign: it becomes -127.

@@ -58,6 +58,12 @@ macro_rules! element {
                     // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
                     return unsafe { super::simd::avx2::floats::dot(a, x) };
                 }
+                #[cfg(target_arch = "aarch64")]
+                if isa.has_neon() {
+                    use super::simd::neon::floats::{dot, raw};
+                    // SAFETY: every aarch64 has NEON.
+                    return unsafe { dot::<{ size_of::<$t>() }, $t>(raw(a), x) };
+                }
                 let _ = isa;
                 let mut lanes = [0.0_f32; 8];
                 for (a, x) in a.chunks(8).zip(x.chunks(8)) {
@@ -73,6 +79,12 @@ macro_rules! element {
                 if isa.has_avx2() {
                     // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
                     return unsafe { super::simd::avx2::floats::axpy(y, factor, a) };
+                }
+                #[cfg(target_arch = "aarch64")]
+                if isa.has_neon() {
+                    use super::simd::neon::floats::{axpy, raw};
+                    // SAFETY: every aarch64 has NEON.
+                    return unsafe { axpy::<{ size_of::<$t>() }, $t>(y, factor, raw(a)) };
                 }
                 let _ = isa;
                 for (y, a) in y.iter_mut().zip(a) {
@@ -179,6 +191,11 @@ fn exp_minus(isa: Isa, x: &mut [f32], max: f32) -> f32 {
         // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::exp::exp_minus(x, max) };
     }
+    #[cfg(target_arch = "aarch64")]
+    if isa.has_neon() {
+        // SAFETY: every aarch64 has NEON.
+        return unsafe { super::simd::neon::exp::exp_minus(x, max) };
+    }
     let _ = isa;
     let mut sum = 0.0;
     for v in x {
@@ -194,6 +211,11 @@ pub(super) fn silu_mul(isa: Isa, gate: &mut [f32], up: &[f32]) {
     if isa.has_avx2() {
         // SAFETY: `has_avx2` holds only where AVX2, FMA and F16C do.
         return unsafe { super::simd::avx2::exp::silu_mul(gate, up) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    if isa.has_neon() {
+        // SAFETY: every aarch64 has NEON.
+        return unsafe { super::simd::neon::exp::silu_mul(gate, up) };
     }
     let _ = isa;
     for (g, u) in gate.iter_mut().zip(up) {

@@ -38,12 +38,20 @@ pub fn gemv(
     if isa.has_avx2() && fits(ty, n, x) && avx2(ty, w, x, out) {
         return Ok(());
     }
+    #[cfg(target_arch = "aarch64")]
+    if isa.has_neon() && fits(ty, n, x) {
+        let has_sdot = isa == Isa::NeonDot;
+        // SAFETY: every aarch64 has NEON, and `NeonDot` says that there is `sdot`.
+        if unsafe { super::simd::neon::rows::gemv(has_sdot, ty, w, x, out) } {
+            return Ok(());
+        }
+    }
     let _ = isa;
     decoded(ty, w, row_bytes, n, x, out)
 }
 
 /// Whether `x` has the length and rounding that the integer kernels of `ty` read.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn fits(ty: BlockType, n: usize, x: ActRow<'_>) -> bool {
     match ActKind::of(ty) {
         ActKind::F32 => x.x.len() == n,

@@ -13,6 +13,8 @@ pub enum Isa {
     Avx512,
     /// aarch64 with NEON.
     Neon,
+    /// The same with dot products of bytes (`sdot`).
+    NeonDot,
 }
 
 impl Isa {
@@ -27,6 +29,7 @@ impl Isa {
         match Isa::best() {
             Isa::Portable => vec![Isa::Portable],
             Isa::Avx512 => vec![Isa::Portable, Isa::Avx2, Isa::Avx512],
+            Isa::NeonDot => vec![Isa::Portable, Isa::Neon, Isa::NeonDot],
             best => vec![Isa::Portable, best],
         }
     }
@@ -36,6 +39,12 @@ impl Isa {
         matches!(self, Isa::Avx2 | Isa::Avx512)
     }
 
+    /// Whether kernels for NEON may be called.
+    #[cfg(target_arch = "aarch64")]
+    pub(super) fn has_neon(self) -> bool {
+        matches!(self, Isa::Neon | Isa::NeonDot)
+    }
+
     /// The name that traces print.
     pub fn name(self) -> &'static str {
         match self {
@@ -43,6 +52,7 @@ impl Isa {
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
             Isa::Neon => "neon",
+            Isa::NeonDot => "neon+dotprod",
         }
     }
 }
@@ -59,7 +69,11 @@ fn detect() -> Isa {
 
 #[cfg(target_arch = "aarch64")]
 fn detect() -> Isa {
-    Isa::Neon
+    if std::arch::is_aarch64_feature_detected!("dotprod") {
+        Isa::NeonDot
+    } else {
+        Isa::Neon
+    }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

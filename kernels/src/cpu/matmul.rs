@@ -354,6 +354,16 @@ impl Scratch {
                 return &self.sums;
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if isa.has_neon() && acts.rows() >= TILED && m > 2 {
+            use super::simd::neon::rows::panel;
+            let bytes = w.rows(rows.clone());
+            let has_sdot = isa == Isa::NeonDot;
+            // SAFETY: every aarch64 has NEON, and `NeonDot` says that there is `sdot`.
+            if unsafe { panel(has_sdot, w.ty, bytes, acts, which, &mut self.sums) } {
+                return &self.sums;
+            }
+        }
         for (i, sums) in self.sums.iter_mut().enumerate() {
             let x = acts.row(which.get(i));
             let done = w.gemv(isa, rows.clone(), x, &mut sums[..rows.len()]);
