@@ -10,6 +10,18 @@ pub const IQ4_LEVELS: [i8; 16] = [
 /// Twice the value of each e2m1 number, so that all are integers.
 pub const FP4_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
+/// `K` bytes from byte `at`: one check and one load, where bytes taken one by one would be checked and joined one by one.
+///
+/// # Panics
+/// If they reach past the block; with constant offsets into an array the check disappears.
+#[inline(always)]
+fn bytes_at<const K: usize>(b: &[u8], at: usize) -> [u8; K] {
+    match b[at..].first_chunk() {
+        Some(chunk) => *chunk,
+        None => panic!("a field reaches past its block"),
+    }
+}
+
 /// The IEEE half at byte `at`, as f32.
 #[inline(always)]
 pub fn half(b: &[u8], at: usize) -> f32 {
@@ -19,13 +31,13 @@ pub fn half(b: &[u8], at: usize) -> f32 {
 /// The little-endian u16 at byte `at`.
 #[inline(always)]
 pub fn u16_at(b: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([b[at], b[at + 1]])
+    u16::from_le_bytes(bytes_at(b, at))
 }
 
 /// The little-endian u32 at byte `at`.
 #[inline(always)]
 pub fn u32_at(b: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
+    u32::from_le_bytes(bytes_at(b, at))
 }
 
 /// Scale and minimum `j` (0..8) of the 12 bytes that Q4_K and Q5_K share.

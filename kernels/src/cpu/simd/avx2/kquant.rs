@@ -84,7 +84,7 @@ impl Super<110> for Q3K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn head(w: &[u8; 110]) -> Head {
-        let [a, b, c] = [96, 100, 104].map(|at| u32_at(w, at));
+        let (a, b, c) = (u32_at(w, 96), u32_at(w, 100), u32_at(w, 104));
         let word = |low: u32, high: u32| ((low & NIBBLES) | ((high & LOW_TWO) << 4)) as i32;
         let packed = _mm_setr_epi32(
             word(a, c),
@@ -124,8 +124,8 @@ impl Super<110> for Q3K {
 /// Scales and negated-minimum factors of Q4_K and Q5_K.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn head_45(w: &[u8]) -> Head {
-    let [a, b, c] = [4, 8, 12].map(|at| u32_at(w, at));
+fn head_45(w: &[u8; 16]) -> Head {
+    let (a, b, c) = (u32_at(w, 4), u32_at(w, 8), u32_at(w, 12));
     let six = 0x3F3F_3F3F;
     let high = |v: u32| ((v >> 6) & LOW_TWO) << 4;
     let scales = [a & six, (c & NIBBLES) | high(a)];
@@ -149,7 +149,7 @@ impl Super<144> for Q4K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn head(w: &[u8; 144]) -> Head {
-        head_45(w)
+        head_45(bytes(w, 0))
     }
 
     #[inline]
@@ -172,7 +172,7 @@ impl Super<176> for Q5K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn head(w: &[u8; 176]) -> Head {
-        head_45(w)
+        head_45(bytes(w, 0))
     }
 
     #[inline]
