@@ -55,11 +55,11 @@ struct CacheArgs { // a row is n0 elements of `a`, then n1 of `b` (b may be null
     G<const float> a; G<const float> b; G<u8> cache; G<const i32> slots;
     i64 a_stride, b_stride; i32 rows, n0, n1, dtype;
 };
-struct MlaArgs { // part: [rows, heads, splits, lora], stat: [rows, heads, splits, 2]
+struct MlaArgs { // part: [rows, heads, splits, lora], stat: [rows, heads, splits, 2]; sinks and lse may be null; window 0 is none
     G<const float> qa; G<const float> q; G<const u8> cache; G<const i32> base; G<const i32> slots; G<const i32> index; G<const i32> count;
-    G<float> part; G<float> stat; G<float> out;
+    G<float> part; G<float> stat; G<float> out; G<const float> sinks; G<float> lse;
     i64 q_stride, pe_offset; // distance of two heads in q, and where its roped part starts
-    i32 rows, heads, rope, lora, k, splits, dtype; float scale;
+    i32 rows, heads, rope, lora, k, splits, dtype, window; float scale; i32 pad;
 };
 struct IndexerArgs {
     G<const float> q; G<const float> w; G<const u8> cache; G<const i32> base; G<const i32> slots; G<float> out;

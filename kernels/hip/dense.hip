@@ -119,8 +119,8 @@ KERNEL(silu_mul_q8, 128, 8, EltQ8Args) {
     round32(v, (row * a.n + i) / 32, q, d, s);
 }
 
-// A larger value, or the same at a lower index; NaN loses to everything, and index 0 stands where all are NaN.
-DEV bool better(float v, int i, float bv, int bi) { return v > bv || (v == bv && i < bi) || (bv != bv && v == v); }
+// A larger value, or the same at a lower index. A NaN counts as infinity at index -1, so that it is what is found.
+DEV bool better(float v, int i, float bv, int bi) { return v > bv || (v == bv && i < bi); }
 KERNEL(argmax, 256, 4, ArgmaxArgs) {
     SHARED(float, vs, 8);
     SHARED(int, is, 8);
@@ -130,7 +130,9 @@ KERNEL(argmax, 256, 4, ArgmaxArgs) {
     int at = 0x7fffffff;
     for (int i = (int)tid(); i < a.n; i += 256) {
         float v = r[i];
-        if (v == v && better(v, i, best, at)) { best = v; at = i; }
+        bool nan = v != v;
+        if (nan) v = -neg_inf();
+        if (better(v, nan ? -1 : i, best, at)) { best = v; at = nan ? -1 : i; }
     }
 #pragma unroll
     for (int m = 1; m < 32; m <<= 1) {
@@ -146,6 +148,6 @@ KERNEL(argmax, 256, 4, ArgmaxArgs) {
             int i = is[w];
             if (better(v, i, best, at)) { best = v; at = i; }
         }
-        out[bid_x()] = at == 0x7fffffff ? 0 : at;
+        out[bid_x()] = best == neg_inf() ? -1 : at;
     }
 }

@@ -80,6 +80,24 @@ KERNEL(cache_rows, 128, 8, CacheArgs) {
 #define MAX_LORA 512
 #define MAX_WIDTH 576
 
+// First slot that counts: that of the sequence, or of the window's last keys.
+DEV i64 first_key(const MlaArgs &a, i64 base, i64 slot) {
+    i64 first = slot + 1 - a.window;
+    return a.window > 0 && first > base ? first : base;
+}
+
+// What the weighted latent of head h is divided by: `sum` of the keys' exponentials above `top`, and the sink's share.
+DEV float denominator(const MlaArgs &a, int h, float top, float sum) {
+    PTR(sinks, a.sinks);
+    return !is_null(sinks) && sum > 0.0f ? sum + exp_(sinks[h] - top) : sum;
+}
+
+// Logarithm of the keys' sum; minus infinity without keys.
+DEV void store_lse(const MlaArgs &a, i64 rh, float top, float sum) {
+    PTR(lse, a.lse);
+    if (!is_null(lse)) lse[rh] = sum > 0.0f ? top + log_(sum) : neg_inf();
+}
+
 KERNEL(mla_attention, 256, 4, MlaArgs) {
     SHARED(float, qs, HEADS *MAX_WIDTH);
     SHARED(float, ks, KEYS *MAX_WIDTH);
@@ -90,8 +108,8 @@ KERNEL(mla_attention, 256, 4, MlaArgs) {
     PTR(part, a.part); PTR(stat, a.stat); PTR(out, a.out);
     int split = (int)bid_x(), h0 = (int)bid_y() * HEADS, heads = imin(HEADS, a.heads - h0), width = a.lora + a.rope;
     i64 row = bid_z();
-    i64 first = base[row];
     bool sparse = !is_null(index);
+    i64 first = first_key(a, base[row], slots[row]);
     int n = sparse ? count[row] : (int)(slots[row] - first) + 1;
     int k0 = (int)((i64)n * split / a.splits), k1 = (int)((i64)n * (split + 1) / a.splits);
     { // a wave takes a whole row, so that its loads do not wait for each other
@@ -176,16 +194,17 @@ KERNEL(mla_attention, 256, 4, MlaArgs) {
     for (int h = 0; h < HEADS; h++) {
         if (h >= heads) continue;
         i64 rh = row * a.heads + h0 + h;
-        float sum = score[h * 2 + 1];
+        float top = score[h * 2], sum = score[h * 2 + 1];
         if (a.splits == 1) {
-            float r = sum > 0.0f ? 1.0f / sum : 0.0f;
+            float r = sum > 0.0f ? 1.0f / denominator(a, h0 + h, top, sum) : 0.0f;
+            if (tid() == 0) store_lse(a, rh, top, sum);
             if (c0 < a.lora) out[rh * a.lora + c0] = acc[h][0] * r;
             if (c1 < a.lora) out[rh * a.lora + c1] = acc[h][1] * r;
         } else {
             i64 at = rh * a.splits + split;
             if (c0 < a.lora) part[at * a.lora + c0] = acc[h][0];
             if (c1 < a.lora) part[at * a.lora + c1] = acc[h][1];
-            if (tid() == 0) { stat[at * 2] = score[h * 2]; stat[at * 2 + 1] = sum; }
+            if (tid() == 0) { stat[at * 2] = top; stat[at * 2 + 1] = sum; }
         }
     }
 }
@@ -208,8 +227,8 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
     PTR(part, a.part); PTR(stat, a.stat); PTR(out, a.out);
     int split = (int)bid_x(), h0 = (int)bid_y() * MH, heads = imin(MH, a.heads - h0), width = a.lora + a.rope;
     i64 row = bid_z();
-    i64 first = base[row];
     bool sparse = !is_null(index);
+    i64 first = first_key(a, base[row], slots[row]);
     int n = sparse ? count[row] : (int)(slots[row] - first) + 1;
     int k0 = (int)((i64)n * split / a.splits), k1 = (int)((i64)n * (split + 1) / a.splits);
     // A wave takes whole rows, so that its loads do not wait for each other.
@@ -272,7 +291,7 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
         }
         sync();
     }
-    if (key == 0) { sums[h * 2] = m; sums[h * 2 + 1] = l; }
+    if (key == 0) sums[h] = l > 0.0f ? 1.0f / denominator(a, h0 + imin(h, heads - 1), m, l) : 0.0f;
     sync();
 #pragma unroll
     for (int t = 0; t < 4; t++) {
@@ -283,15 +302,14 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
             int hh = mma_row(e);
             if (hh >= heads) continue;
             i64 rh = row * a.heads + h0 + hh;
-            float sum = sums[hh * 2 + 1];
-            if (a.splits == 1) out[rh * a.lora + c + mma_col(e)] = sum > 0.0f ? acc[t].v[e] / sum : 0.0f;
+            if (a.splits == 1) out[rh * a.lora + c + mma_col(e)] = acc[t].v[e] * sums[hh];
             else part[(rh * a.splits + split) * a.lora + c + mma_col(e)] = acc[t].v[e];
         }
     }
-    if (a.splits > 1 && key == 0 && h < heads) {
-        i64 at = (row * a.heads + h0 + h) * a.splits + split;
-        stat[at * 2] = m;
-        stat[at * 2 + 1] = l;
+    if (key == 0 && h < heads) {
+        i64 rh = row * a.heads + h0 + h, at = rh * a.splits + split;
+        if (a.splits == 1) store_lse(a, rh, m, l);
+        else { stat[at * 2] = m; stat[at * 2 + 1] = l; }
     }
 }
 
@@ -306,7 +324,8 @@ KERNEL(mla_merge, 256, 8, MlaArgs) {
         float l = stat[(rh * a.splits + s) * 2 + 1];
         if (l > 0.0f) total += l * exp_(stat[(rh * a.splits + s) * 2] - top);
     }
-    float r = total > 0.0f ? 1.0f / total : 0.0f;
+    float r = total > 0.0f ? 1.0f / denominator(a, (int)(rh % a.heads), top, total) : 0.0f;
+    if (tid() == 0) store_lse(a, rh, top, total);
     for (int c = (int)tid(); c < a.lora; c += 256) {
         float v = 0.0f;
         for (int s = 0; s < a.splits; s++) {

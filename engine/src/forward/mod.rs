@@ -27,4 +27,4 @@ pub use cost::{AttentionForm, Cost};
 pub use experts::{ExpertStream, StreamStats};
 pub use graph::GraphStats;
 pub use step::{Probe, Row, Step, Wanted};
-pub use trunk::{Device, Forward};
+pub use trunk::{Choice, Device, Forward};

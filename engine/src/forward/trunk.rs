@@ -7,7 +7,8 @@ use legwork_kernels::cpu::Pool;
 use legwork_kernels::device::DeviceKind;
 use legwork_kernels::gpu::Gpu;
 use legwork_kernels::ops::{
-    Ctx, Embed, EmbedArgs, MatPart, MatmulArgs, MatmulQuant, Op, OpError, RmsNorm, RmsNormArgs,
+    Argmax, ArgmaxArgs, Ctx, Embed, EmbedArgs, MatPart, MatmulArgs, MatmulQuant, Op, OpError,
+    RmsNorm, RmsNormArgs,
 };
 use legwork_kernels::registry::Registry;
 use legwork_kernels::tensor::{DType, HostDomain, MemoryDomain, Tensor, TensorError, Weight};
@@ -222,6 +223,33 @@ impl Forward {
         probe: Option<&mut Probe>,
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), ModelError> {
+        self.run(step, probe, &mut |me, first, rows| {
+            me.deliver(first, rows, sink)
+        })
+    }
+
+    /// Runs a step and chooses the likeliest token of every wanted row where the logits are, so that they need not come to
+    /// the host.
+    ///
+    /// # Errors
+    /// As [`Forward::step`].
+    pub fn choose(
+        &mut self,
+        step: &Step<'_>,
+        sink: &mut dyn FnMut(usize, Choice<'_>),
+    ) -> Result<(), ModelError> {
+        self.run(step, None, &mut |me, first, rows| {
+            me.deliver_choices(first, rows, sink)
+        })
+    }
+
+    /// Runs a step; `take` gets the wanted rows, as many at a time as the logits buffer holds.
+    fn run(
+        &mut self,
+        step: &Step<'_>,
+        probe: Option<&mut Probe>,
+        take: &mut dyn FnMut(&mut Self, usize, usize) -> Result<(), ModelError>,
+    ) -> Result<(), ModelError> {
         if step.rows.is_empty() {
             return Ok(());
         }
@@ -239,7 +267,7 @@ impl Forward {
             if first > wanted.start {
                 self.head(first, rows)?;
             }
-            self.deliver(first, rows, sink)?;
+            take(self, first, rows)?;
         }
         Ok(())
     }
@@ -376,6 +404,53 @@ impl Forward {
         }
         Ok(())
     }
+}
+
+impl Forward {
+    /// Hands out the likeliest tokens of the rows that the last head was for.
+    fn deliver_choices(
+        &mut self,
+        first: usize,
+        rows: usize,
+        sink: &mut dyn FnMut(usize, Choice<'_>),
+    ) -> Result<(), ModelError> {
+        let ws = &mut self.ws;
+        self.runner.run::<Argmax>(ArgmaxArgs {
+            x: ws.logits.at(0),
+            out: ws.chosen.at_mut(0),
+            rows,
+            n: self.config.vocab,
+        })?;
+        let mut chosen = vec![0; rows];
+        ws.chosen
+            .read_i32(0, &mut chosen)
+            .map_err(|source| ModelError::Memory {
+                what: "chosen tokens".to_owned(),
+                source,
+            })?;
+        if chosen.iter().all(|c| *c >= 0) {
+            for (r, id) in chosen.iter().enumerate() {
+                sink(first + r, Choice::Token(id.cast_unsigned()));
+            }
+            return Ok(());
+        }
+        self.deliver(first, rows, &mut |r, logits| {
+            let choice = match u32::try_from(chosen[r - first]) {
+                Ok(id) => Choice::Token(id),
+                Err(_) => Choice::None(logits),
+            };
+            sink(r, choice);
+        })
+    }
+}
+
+/// What [`Forward::choose`] found in a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Choice<'a> {
+    /// The likeliest token, the lower id on ties.
+    Token(u32),
+    /// None: these logits hold a NaN, or nothing above minus infinity.
+    None(&'a [f32]),
 }
 
 pub(super) fn last_row(x: &Tensor, rows: usize, width: usize) -> Result<Vec<f32>, ModelError> {

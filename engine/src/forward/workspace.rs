@@ -47,6 +47,8 @@ pub(super) struct Workspace {
     /// `[logit_rows, vocab]`.
     pub logits: Tensor,
     pub logit_rows: usize,
+    /// `[logit_rows]`: the likeliest token of each.
+    pub chosen: Tensor,
     /// Logits on their way out.
     pub logits_host: Vec<f32>,
 }
@@ -156,6 +158,7 @@ impl Workspace {
             selected: i(if sparse { rows } else { 0 })?,
             logits: f(logit_rows * c.vocab)?,
             logit_rows,
+            chosen: i(logit_rows)?,
             logits_host: Vec::new(),
         })
     }

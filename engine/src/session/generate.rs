@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::{EngineError, Session};
 use crate::events::Event;
-use crate::forward::{Row, Step, Wanted};
-use crate::sampling::{Sampler, SamplingOptions};
+use crate::forward::{Choice, Row, Step, Wanted};
+use crate::sampling::{Sampler, SamplingOptions, greedy};
 use crate::tokenizer::StreamDecoder;
 
 /// Why a generation ended; the words are those of the users' tools.
@@ -138,7 +138,8 @@ impl Session {
                 sequence: s,
                 secs: prefill_secs,
             });
-            self.accept(request, s, sequence, &logits, on_text)?;
+            let id = sequence.sampler.sample(&logits)?;
+            self.accept(request, s, sequence, id, on_text);
             sequence.last = started.elapsed().as_secs_f64();
         }
         let mut position = n;
@@ -159,17 +160,25 @@ impl Session {
                     })
                 })
                 .collect();
-            let mut logits: Vec<Vec<f32>> = vec![Vec::new(); rows.len()];
-            self.forward.step(
-                &Step {
-                    rows: &rows,
-                    wanted: Wanted::All,
-                },
-                None,
-                &mut |r, l| logits[r] = l.to_vec(),
-            )?;
-            for (s, logits) in active.iter().zip(&logits) {
-                self.accept(request, *s, &mut live[*s], logits, on_text)?;
+            let step = Step {
+                rows: &rows,
+                wanted: Wanted::All,
+            };
+            let mut chosen = Vec::with_capacity(rows.len());
+            if request.sampling.temperature == 0.0 {
+                self.forward.choose(&step, &mut |_, choice| {
+                    chosen.push(match choice {
+                        Choice::Token(id) => Ok(id),
+                        Choice::None(logits) => greedy(logits),
+                    });
+                })?;
+            } else {
+                self.forward.step(&step, None, &mut |r, logits| {
+                    chosen.push(live[active[r]].sampler.sample(logits));
+                })?;
+            }
+            for (s, id) in active.iter().zip(chosen) {
+                self.accept(request, *s, &mut live[*s], id?, on_text);
                 live[*s].last = started.elapsed().as_secs_f64();
             }
             position += 1;
@@ -238,16 +247,15 @@ impl Session {
         Ok(last)
     }
 
-    /// Chooses a sequence's next token and tells about it.
+    /// Takes a sequence's next token and tells about it.
     fn accept(
         &self,
         request: &Request,
         s: usize,
         l: &mut Live,
-        logits: &[f32],
+        id: u32,
         on_text: &mut dyn FnMut(usize, &str),
-    ) -> Result<(), EngineError> {
-        let id = l.sampler.sample(logits)?;
+    ) {
         l.ids.push(id);
         let tokenizer = self.tokenizer.as_ref();
         let ended = tokenizer.is_some_and(|t| t.vocab().is_end(id)) && !request.ignore_eos;
@@ -271,6 +279,5 @@ impl Session {
         });
         on_text(s, &text);
         l.text += &text;
-        Ok(())
     }
 }

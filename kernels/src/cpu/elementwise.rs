@@ -174,14 +174,21 @@ pub(super) fn rms_norm(isa: Isa, x: &[f32], w: &[f32], eps: f32, out: &mut [f32]
 
 /// Replace scores by `exp(score - max) / sum`. Scores of minus infinity become 0.
 pub(super) fn softmax(isa: Isa, x: &mut [f32]) {
+    softmax_with(isa, x, None);
+}
+
+/// As [`softmax`], with a sink that takes its share of the sum. The logarithm of the scores' own sum of exponentials is
+/// returned, minus infinity without scores.
+pub(super) fn softmax_with(isa: Isa, x: &mut [f32], sink: Option<f32>) -> f32 {
     let max = x.iter().fold(f32::NEG_INFINITY, |a, v| a.max(*v));
     if max == f32::NEG_INFINITY {
         x.fill(0.0);
-        return;
+        return max;
     }
     let sum = exp_minus(isa, x, max);
-    let scale = 1.0 / sum;
+    let scale = 1.0 / (sum + sink.map_or(0.0, |s| (s - max).exp()));
     x.iter_mut().for_each(|v| *v *= scale);
+    max + sum.ln()
 }
 
 /// `x = exp(x - max)`; the sum is returned.

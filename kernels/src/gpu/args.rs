@@ -68,8 +68,9 @@ kernel_args! {
     CacheArgs { a: u64, b: u64, cache: u64, slots: u64, a_stride: i64, b_stride: i64, rows: i32, n0: i32, n1: i32, dtype: i32 }
     /// `mla_attention`, `mla_merge`.
     MlaArgs {
-        qa: u64, q: u64, cache: u64, base: u64, slots: u64, index: u64, count: u64, part: u64, stat: u64, out: u64, q_stride: i64,
-        pe_offset: i64, rows: i32, heads: i32, rope: i32, lora: i32, k: i32, splits: i32, dtype: i32, scale: f32,
+        qa: u64, q: u64, cache: u64, base: u64, slots: u64, index: u64, count: u64, part: u64, stat: u64, out: u64, sinks: u64, lse: u64,
+        q_stride: i64, pe_offset: i64, rows: i32, heads: i32, rope: i32, lora: i32, k: i32, splits: i32, dtype: i32, window: i32,
+        scale: f32, pad: i32,
     }
     /// `indexer_logits`.
     IndexerArgs {

@@ -3,7 +3,7 @@
 //! A cache row is `[c | k_pe]`: the normed latent of `lora` elements, then the roped key part of `rope` elements, which all
 //! heads share. A query head is `[q_nope | q_pe]` of `nope + rope` elements.
 
-use super::{Op, OpId};
+use super::{Named, Op, OpError, OpId, ensure, index};
 use crate::tensor::{Mut, Ref, Weight};
 
 /// Which elements make a rotated pair.
@@ -153,6 +153,9 @@ impl Op for MlaPrefillAttention {
 }
 
 /// Arguments of [`MlaDecodeAttention`] and [`MlaPrefillAttention`], which compute the same up to rounding.
+///
+/// With the scores `s_i = scale * q · k_i` of a row's keys, `out = Σ_i exp(s_i) v_i / (Σ_i exp(s_i) + exp(sink))`, without the
+/// last term where there are no sinks. A row without keys gives zeros.
 #[derive(Debug)]
 pub struct MlaArgs<'a> {
     /// f32 `[rows, heads, nope + rope]`, roped.
@@ -171,6 +174,13 @@ pub struct MlaArgs<'a> {
     pub slot_end: usize,
     /// The selected keys; `None` for a dense step, in which every key from `base` to the row's own counts.
     pub selection: Option<Selection<'a>>,
+    /// Dense steps only: how many of the last keys count, the row's own among them.
+    pub window: Option<usize>,
+    /// f32 `[heads]`: a score per head that takes its share of the softmax and has no value.
+    pub sinks: Option<Ref<'a>>,
+    /// f32 `[rows, heads]`: `ln Σ_i exp(s_i)` of the keys alone, so that the results of two sets of keys can be merged; minus
+    /// infinity without keys.
+    pub lse: Option<Mut<'a>>,
     /// f32 `[rows, heads, v_dim]`.
     pub out: Mut<'a>,
     /// Number of rows.
@@ -187,4 +197,77 @@ pub struct MlaArgs<'a> {
     pub v_dim: usize,
     /// Factor on the scores before the softmax.
     pub scale: f32,
+}
+
+impl<'a> MlaArgs<'a> {
+    /// Refuses shapes that contradict each other.
+    pub(crate) fn check(&self, op: OpId) -> Result<(), OpError> {
+        let is = |name, w: &Weight, want: (usize, usize, usize)| {
+            let have = (w.n_in, w.n_out, w.n_mat);
+            ensure(op, have == want, || {
+                format!("{name} is {have:?}, not {want:?}")
+            })
+        };
+        is("k_b", self.k_b, (self.nope, self.lora, self.heads))?;
+        is("v_b", self.v_b, (self.lora, self.v_dim, self.heads))?;
+        ensure(op, self.window != Some(0), || {
+            "a window of no keys".to_owned()
+        })?;
+        ensure(
+            op,
+            self.window.is_none() || self.selection.is_none(),
+            || "a window and a selection of keys exclude each other".to_owned(),
+        )
+    }
+
+    /// The keys of every row, for providers that can read them here.
+    pub(crate) fn keys(&self, op: OpId) -> Result<Vec<Keys<'a>>, OpError> {
+        let slots = self.slots.i32(self.rows).named(op, "slots")?;
+        let bases = self.base.i32(self.rows).named(op, "base")?;
+        let mut rows = Vec::with_capacity(self.rows);
+        for (r, (slot, base)) in slots.iter().zip(bases).enumerate() {
+            let end = index(op, "slot", *slot, self.slot_end)? + 1;
+            let mut base = index(op, "base", *base, end)?;
+            if let Some(window) = self.window {
+                base = base.max(end.saturating_sub(window));
+            }
+            let n = end - base;
+            let selected = match &self.selection {
+                None => None,
+                Some(s) => {
+                    let count = s.count.skip(r).i32(1).named(op, "count")?[0];
+                    let count = index(op, "selection count", count, s.k + 1)?;
+                    let chosen = s.index.skip(r * s.k).i32(count).named(op, "selection")?;
+                    for i in chosen {
+                        index(op, "selected key", *i, n)?;
+                    }
+                    Some(chosen)
+                }
+            };
+            rows.push(Keys { base, n, selected });
+        }
+        Ok(rows)
+    }
+}
+
+/// The keys of a row: `n` slots from `base`, or the selected ones of them.
+pub(crate) struct Keys<'a> {
+    /// First slot.
+    pub base: usize,
+    /// Slots up to the row's own.
+    pub n: usize,
+    /// Relative to `base`, each below `n`.
+    pub selected: Option<&'a [i32]>,
+}
+
+impl Keys<'_> {
+    /// How many count.
+    pub fn len(&self) -> usize {
+        self.selected.map_or(self.n, <[i32]>::len)
+    }
+
+    /// Slot of the `i`-th.
+    pub fn slot(&self, i: usize) -> usize {
+        self.base + self.selected.map_or(i, |s| s[i] as usize)
+    }
 }

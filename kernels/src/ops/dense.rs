@@ -140,7 +140,8 @@ pub struct SiluMulArgs<'a> {
     pub n: usize,
 }
 
-/// The index of the largest value of every row, the lower one on ties; NaN is never the largest.
+/// The index of the largest value of every row, the lower one on ties; -1 where a value is NaN or none is above minus infinity, so
+/// that no broken row looks like a choice.
 #[derive(Debug)]
 pub enum Argmax {}
 impl Op for Argmax {

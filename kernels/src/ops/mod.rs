@@ -9,6 +9,7 @@ mod dense;
 mod indexer;
 mod moe;
 
+pub(crate) use attention::Keys;
 pub use attention::{
     ConcatAndCacheMla, ConcatArgs, FusedArgs, FusedNormRope, MlaArgs, MlaDecodeAttention,
     MlaPrefillAttention, Rope, RopeArgs, RopeStyle, RopeTable, Selection,
@@ -168,6 +169,31 @@ impl<T> Named<T> for Result<T, TensorError> {
     fn named(self, op: OpId, what: &'static str) -> Result<T, OpError> {
         self.map_err(|source| OpError::Tensor { op, what, source })
     }
+}
+
+/// Arguments that contradict each other.
+pub(crate) fn shape(op: OpId, what: impl Into<String>) -> OpError {
+    OpError::Shape {
+        op,
+        what: what.into(),
+    }
+}
+
+/// Refuses arguments of which something does not hold.
+pub(crate) fn ensure(op: OpId, holds: bool, what: impl FnOnce() -> String) -> Result<(), OpError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(shape(op, what()))
+    }
+}
+
+/// An index from an i32, refused when negative or not below `end`.
+pub(crate) fn index(op: OpId, what: &str, value: i32, end: usize) -> Result<usize, OpError> {
+    usize::try_from(value)
+        .ok()
+        .filter(|i| *i < end)
+        .ok_or_else(|| shape(op, format!("{what} {value} is outside 0..{end}")))
 }
 
 #[cfg(test)]

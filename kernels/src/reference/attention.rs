@@ -1,7 +1,7 @@
 //! Rope, the latent cache, and attention in both forms.
 
 use super::dense::rms_scale;
-use super::{axpy, cache_rows, cache_store, decode_mat, dot, ensure, index, softmax};
+use super::{axpy, cache_rows, cache_store, decode_mat, dot, ensure, index, softmax_with};
 use crate::ops::{
     ConcatArgs, Ctx, FusedArgs, MlaArgs, Named, OpError, OpId, RopeArgs, RopeStyle, RopeTable,
 };
@@ -122,79 +122,53 @@ pub(super) fn concat_and_cache(_: &mut Ctx<'_>, mut a: ConcatArgs<'_>) -> Result
     Ok(())
 }
 
-/// The keys of row `r`, as offsets from its base.
-fn keys(op: OpId, a: &MlaArgs<'_>, r: usize, n: usize) -> Result<Vec<usize>, OpError> {
-    let Some(s) = &a.selection else {
-        return Ok((0..n).collect());
-    };
-    let count = index(
-        op,
-        "selection count",
-        s.count.skip(r).i32(1).named(op, "count")?[0],
-        s.k + 1,
-    )?;
-    let chosen = s.index.skip(r * s.k).i32(count).named(op, "selection")?;
-    chosen
-        .iter()
-        .map(|i| index(op, "selected key", *i, n))
-        .collect()
+/// The head's sink, if there are sinks.
+fn sink(op: OpId, a: &MlaArgs<'_>, h: usize) -> Result<Option<f32>, OpError> {
+    a.sinks
+        .map(|s| Ok(s.f32(a.heads).named(op, "sinks")?[h]))
+        .transpose()
 }
 
-/// First slot and number of keys of row `r`.
-fn span(op: OpId, a: &MlaArgs<'_>, r: usize) -> Result<(usize, usize), OpError> {
-    let last = index(
-        op,
-        "slot",
-        a.slots.skip(r).i32(1).named(op, "slots")?[0],
-        a.slot_end,
-    )?;
-    let base = index(
-        op,
-        "base",
-        a.base.skip(r).i32(1).named(op, "base")?[0],
-        last + 1,
-    )?;
-    Ok((base, last - base + 1))
-}
-
-fn check_weights(op: OpId, a: &MlaArgs<'_>) -> Result<(), OpError> {
-    let k = (a.k_b.n_in, a.k_b.n_out, a.k_b.n_mat);
-    let v = (a.v_b.n_in, a.v_b.n_out, a.v_b.n_mat);
-    ensure(op, k == (a.nope, a.lora, a.heads), || {
-        format!("k_b is {k:?}, not {:?}", (a.nope, a.lora, a.heads))
-    })?;
-    ensure(op, v == (a.lora, a.v_dim, a.heads), || {
-        format!("v_b is {v:?}, not {:?}", (a.lora, a.v_dim, a.heads))
-    })
+/// Scores to weights; the logarithm of the keys' sum goes to `lse`, if it is wanted.
+fn weigh(
+    op: OpId,
+    a: &mut MlaArgs<'_>,
+    (r, h): (usize, usize),
+    scores: &mut [f32],
+) -> Result<(), OpError> {
+    let lse = softmax_with(scores, sink(op, a, h)?);
+    if let Some(out) = &mut a.lse {
+        out.f32(a.rows * a.heads).named(op, "lse")?[r * a.heads + h] = lse;
+    }
+    Ok(())
 }
 
 /// `score_s = scale * ((K_b q_nope) · c_s + q_pe · k_pe_s)`, `out = V_b Σ_s softmax(score)_s c_s`.
 pub(super) fn absorbed(_: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpError> {
     let op = OpId::MlaDecodeAttention;
-    check_weights(op, &a)?;
+    a.check(op)?;
+    let rows = a.keys(op)?;
     let (width, head) = (a.lora + a.rope, a.nope + a.rope);
     let cache = cache_rows(op, a.cache, width, 0..a.slot_end)?;
     let q = a.q.f32(a.rows * a.heads * head).named(op, "q")?;
     for h in 0..a.heads {
         let k_b = decode_mat(op, a.k_b, h)?;
         let v_b = decode_mat(op, a.v_b, h)?;
-        for r in 0..a.rows {
-            let (base, n) = span(op, &a, r)?;
-            let keys = keys(op, &a, r, n)?;
+        for (r, keys) in rows.iter().enumerate() {
+            let slots = || (0..keys.len()).map(|i| keys.slot(i));
             let q = &q[(r * a.heads + h) * head..][..head];
             let mut query: Vec<f32> = k_b
                 .chunks_exact(a.nope)
                 .map(|row| dot(row, &q[..a.nope]))
                 .collect();
             query.extend_from_slice(&q[a.nope..]);
-            let mut p: Vec<f32> = keys
-                .iter()
-                .map(|s| a.scale * dot(&query, &cache[(base + s) * width..][..width]))
+            let mut p: Vec<f32> = slots()
+                .map(|s| a.scale * dot(&query, &cache[s * width..][..width]))
                 .collect();
-            softmax(&mut p);
+            weigh(op, &mut a, (r, h), &mut p)?;
             let mut mixed = vec![0.0; a.lora];
-            for (p, s) in p.iter().zip(&keys) {
-                axpy(&mut mixed, *p, &cache[(base + s) * width..][..a.lora]);
+            for (p, s) in p.iter().zip(slots()) {
+                axpy(&mut mixed, *p, &cache[s * width..][..a.lora]);
             }
             let at = (r * a.heads + h) * a.v_dim;
             let out =
@@ -210,15 +184,13 @@ pub(super) fn absorbed(_: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpErro
 /// `k_s = [K_bᵀ c_s | k_pe_s]`, `v_s = V_b c_s`, then plain attention.
 pub(super) fn unabsorbed(_: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpError> {
     let op = OpId::MlaPrefillAttention;
-    check_weights(op, &a)?;
+    a.check(op)?;
+    let rows = a.keys(op)?;
     let (width, head) = (a.lora + a.rope, a.nope + a.rope);
     let cache = cache_rows(op, a.cache, width, 0..a.slot_end)?;
     let q = a.q.f32(a.rows * a.heads * head).named(op, "q")?;
     // Slots before every row's base belong to other sequences: no keys are made for them.
-    let bases: Vec<usize> = (0..a.rows)
-        .map(|r| span(op, &a, r).map(|(base, _)| base))
-        .collect::<Result<_, _>>()?;
-    let Some(first) = bases.into_iter().min() else {
+    let Some(first) = rows.iter().map(|k| k.base).min() else {
         return Ok(());
     };
     for h in 0..a.heads {
@@ -241,21 +213,19 @@ pub(super) fn unabsorbed(_: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpEr
                 *o = dot(row, c);
             }
         }
-        for r in 0..a.rows {
-            let (base, n) = span(op, &a, r)?;
-            let keys = keys(op, &a, r, n)?;
+        for (r, keys) in rows.iter().enumerate() {
+            let slots = || (0..keys.len()).map(|i| keys.slot(i) - first);
             let q = &q[(r * a.heads + h) * head..][..head];
-            let mut p: Vec<f32> = keys
-                .iter()
-                .map(|s| a.scale * dot(q, &k[(base - first + s) * head..][..head]))
+            let mut p: Vec<f32> = slots()
+                .map(|s| a.scale * dot(q, &k[s * head..][..head]))
                 .collect();
-            softmax(&mut p);
+            weigh(op, &mut a, (r, h), &mut p)?;
             let at = (r * a.heads + h) * a.v_dim;
             let out =
                 &mut a.out.f32(a.rows * a.heads * a.v_dim).named(op, "out")?[at..at + a.v_dim];
             out.fill(0.0);
-            for (p, s) in p.iter().zip(&keys) {
-                axpy(out, *p, &v[(base - first + s) * a.v_dim..][..a.v_dim]);
+            for (p, s) in p.iter().zip(slots()) {
+                axpy(out, *p, &v[s * a.v_dim..][..a.v_dim]);
             }
         }
     }

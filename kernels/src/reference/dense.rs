@@ -110,12 +110,15 @@ pub(super) fn argmax(_: &mut Ctx<'_>, mut a: ArgmaxArgs<'_>) -> Result<(), OpErr
     for (x, out) in x.chunks_exact(a.n).zip(out) {
         let mut best = 0;
         for (i, v) in x.iter().enumerate() {
-            // `!(x[best] >= v)` would let a NaN in first place win.
-            if *v > x[best] || x[best].is_nan() {
+            if *v > x[best] {
                 best = i;
             }
         }
-        *out = i32::try_from(best).map_err(|_| shape(op, "row too long for an i32 index"))?;
+        *out = if x[best] == f32::NEG_INFINITY || x.iter().any(|v| v.is_nan()) {
+            -1
+        } else {
+            i32::try_from(best).map_err(|_| shape(op, "row too long for an i32 index"))?
+        };
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ mod moe;
 
 use crate::blocks::decode;
 use crate::device::DeviceKind;
-use crate::ops::{self, Named, OpError, OpId};
+use crate::ops::{self, Named, OpError, OpId, ensure, index, shape};
 use crate::registry::{Provider, Registry};
 use crate::tensor::{DType, Mut, Ref, Weight};
 
@@ -125,29 +125,6 @@ fn matmul_rows(
     Ok(())
 }
 
-fn shape(op: OpId, what: impl Into<String>) -> OpError {
-    OpError::Shape {
-        op,
-        what: what.into(),
-    }
-}
-
-fn ensure(op: OpId, holds: bool, what: impl FnOnce() -> String) -> Result<(), OpError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(shape(op, what()))
-    }
-}
-
-/// An index from a device-style i32, refused when negative or past `end`.
-fn index(op: OpId, what: &str, value: i32, end: usize) -> Result<usize, OpError> {
-    usize::try_from(value)
-        .ok()
-        .filter(|i| *i < end)
-        .ok_or_else(|| shape(op, format!("{what} {value} is outside 0..{end}")))
-}
-
 /// Writes `values` as row `row` of a cache of any float type.
 fn cache_store(op: OpId, cache: &mut Mut<'_>, row: usize, values: &[f32]) -> Result<(), OpError> {
     let (from, to) = (row * values.len(), (row + 1) * values.len());
@@ -214,15 +191,27 @@ fn cache_rows(
 
 /// Softmax in place over all values; `values` is not empty.
 fn softmax(values: &mut [f32]) {
+    softmax_with(values, None);
+}
+
+/// Softmax in place over all values and a sink, which is not among them. Returns the logarithm of the values' sum of
+/// exponentials, minus infinity without values.
+fn softmax_with(values: &mut [f32], sink: Option<f32>) -> f32 {
     let max = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if max == f32::NEG_INFINITY {
+        values.fill(0.0);
+        return max;
+    }
     let mut sum = 0.0;
     for v in values.iter_mut() {
         *v = (*v - max).exp();
         sum += *v;
     }
+    let total = sum + sink.map_or(0.0, |s| (s - max).exp());
     for v in values {
-        *v /= sum;
+        *v /= total;
     }
+    max + sum.ln()
 }
 
 #[cfg(test)]

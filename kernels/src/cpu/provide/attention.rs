@@ -1,13 +1,13 @@
 //! Latent attention in both forms.
 
-use super::{Borrowed, Floats, ensure, index, matrix, named, rounding};
+use super::{Borrowed, Floats, matrix, named, rounding};
 use crate::blocks::decode;
 use crate::cpu::cachemul::{Strided, WORTH};
 use crate::cpu::matmul::{Job, ROWS, Scratch, products, put, with_scratch};
 use crate::cpu::out::Out;
 use crate::cpu::{ActKind, Element, Isa, Store, elementwise};
-use crate::ops::{Ctx, MlaArgs, Named, OpError, OpId};
-use crate::tensor::{DType, Weight};
+use crate::ops::{Ctx, Keys, MlaArgs, Named, OpError, OpId};
+use crate::tensor::{DType, Mut, Weight};
 use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 
@@ -15,63 +15,6 @@ use half::{bf16, f16};
 const QUERIES: usize = 64;
 /// Floats of a task's scores.
 const SCORES: usize = 1 << 21;
-
-/// The keys of a row: `n` slots from `base`, or the selected ones of them.
-struct Keys<'a> {
-    base: usize,
-    n: usize,
-    selected: Option<&'a [i32]>,
-}
-
-impl Keys<'_> {
-    /// How many count.
-    fn len(&self) -> usize {
-        self.selected.map_or(self.n, <[i32]>::len)
-    }
-
-    /// Slot of the `i`-th.
-    fn slot(&self, i: usize) -> usize {
-        self.base + self.selected.map_or(i, |s| s[i] as usize)
-    }
-}
-
-/// Every row's keys, checked.
-fn keys_of<'a>(op: OpId, a: &MlaArgs<'a>) -> Result<Vec<Keys<'a>>, OpError> {
-    let slots = a.slots.i32(a.rows).named(op, "slots")?;
-    let base = a.base.i32(a.rows).named(op, "base")?;
-    let mut rows = Vec::with_capacity(a.rows);
-    for r in 0..a.rows {
-        let last = index(op, "slot", slots[r], a.slot_end)?;
-        let base = index(op, "base", base[r], last + 1)?;
-        let n = last - base + 1;
-        let selected = match &a.selection {
-            None => None,
-            Some(s) => {
-                let count = s.count.skip(r).i32(1).named(op, "count")?[0];
-                let count = index(op, "selection count", count, s.k + 1)?;
-                let chosen = s.index.skip(r * s.k).i32(count).named(op, "selection")?;
-                for i in chosen {
-                    index(op, "selected key", *i, n)?;
-                }
-                Some(chosen)
-            }
-        };
-        rows.push(Keys { base, n, selected });
-    }
-    Ok(rows)
-}
-
-fn check_weights(op: OpId, a: &MlaArgs<'_>) -> Result<(), OpError> {
-    let is = |w: &Weight, n_in, n_out| {
-        ensure(
-            op,
-            (w.n_in, w.n_out, w.n_mat) == (n_in, n_out, a.heads),
-            || format!("{w:?} is not {:?}", (n_in, n_out, a.heads)),
-        )
-    };
-    is(a.k_b, a.nope, a.lora)?;
-    is(a.v_b, a.lora, a.v_dim)
-}
 
 /// Give the cache to `$run` as a slice of its element type.
 macro_rules! with_cache {
@@ -102,10 +45,10 @@ macro_rules! with_cache {
 /// `score_s = scale * ((K_b q_nope) · c_s + q_pe · k_pe_s)`, `out = V_b Σ_s softmax(score)_s c_s`.
 pub(super) fn absorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpError> {
     let (op, isa) = (OpId::MlaDecodeAttention, Isa::best());
-    check_weights(op, &a)?;
+    a.check(op)?;
     let (width, head) = (a.lora + a.rope, a.nope + a.rope);
     let q = a.q.f32(a.rows * a.heads * head).named(op, "q")?;
-    let keys = keys_of(op, &a)?;
+    let keys = a.keys(op)?;
     let (rows, heads) = (a.rows, a.heads);
     if rows == 0 || heads == 0 {
         return Ok(());
@@ -125,15 +68,16 @@ pub(super) fn absorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpEr
         latent[a.lora..].copy_from_slice(&q[a.nope..]);
     }
     let mut mixed = Floats::any(rows * heads * a.lora);
+    let mut lse = a.lse.take();
     let work = Absorbed {
         isa,
+        weigh: Weigh::new(op, &a, &mut lse)?,
         queries: &latent.0,
         keys: &keys,
         mixed: Out::new(&mut mixed.0, heads * a.lora),
         heads,
         width,
         lora: a.lora,
-        scale: a.scale,
     };
     with_cache!(op, a.cache, a.slot_end * width, |cache| work
         .run(ctx, cache));
@@ -187,6 +131,7 @@ fn per_head(
 
 struct Absorbed<'a> {
     isa: Isa,
+    weigh: Weigh<'a>,
     /// [row, head, width].
     queries: &'a [f32],
     keys: &'a [Keys<'a>],
@@ -195,7 +140,6 @@ struct Absorbed<'a> {
     heads: usize,
     width: usize,
     lora: usize,
-    scale: f32,
 }
 
 impl Absorbed<'_> {
@@ -260,7 +204,10 @@ impl Absorbed<'_> {
             for i in from..from + count {
                 let heads = head * self.lora..(head + group) * self.lora;
                 // SAFETY: this row's heads are one task's.
-                unsafe { self.mixed.part(i, heads) }.fill(0.0);
+                unsafe {
+                    self.mixed.part(i, heads).fill(0.0);
+                    (head..head + group).for_each(|h| self.weigh.run(i, h, &mut []));
+                }
             }
             return;
         }
@@ -272,7 +219,11 @@ impl Absorbed<'_> {
             score(s, self.isa, key, n, self.width, queries, m, scores);
             for (i, p) in scores.chunks_exact_mut(n).enumerate() {
                 let own = rows[i / group].len();
-                weigh(self.isa, &mut p[..own], self.scale);
+                // SAFETY: this row's head is one task's.
+                unsafe {
+                    self.weigh
+                        .run(from + i / group, head + i % group, &mut p[..own])
+                };
                 p[own..].fill(0.0);
             }
             let weights = Strided {
@@ -330,19 +281,59 @@ fn score<'a, T: Element>(
     }
 }
 
-/// Scores to weights.
-fn weigh(isa: Isa, p: &mut [f32], scale: f32) {
-    p.iter_mut().for_each(|v| *v *= scale);
-    elementwise::softmax(isa, p);
+/// How scores become weights.
+struct Weigh<'a> {
+    isa: Isa,
+    scale: f32,
+    /// [heads], or empty.
+    sinks: &'a [f32],
+    /// [row, head], where it is wanted.
+    lse: Option<Out<'a>>,
+}
+
+impl<'a> Weigh<'a> {
+    /// `lse` is what the arguments held.
+    fn new(op: OpId, a: &MlaArgs<'a>, lse: &'a mut Option<Mut<'_>>) -> Result<Weigh<'a>, OpError> {
+        let sinks = match a.sinks {
+            Some(s) => s.f32(a.heads).named(op, "sinks")?,
+            None => &[],
+        };
+        let lse = match lse {
+            Some(lse) => {
+                let lse = lse.f32(a.rows * a.heads).named(op, "lse")?;
+                Some(Out::new(lse, a.heads))
+            }
+            None => None,
+        };
+        Ok(Weigh {
+            isa: Isa::best(),
+            scale: a.scale,
+            sinks,
+            lse,
+        })
+    }
+
+    /// The scores of row `r` and head `h` become weights.
+    ///
+    /// # Safety
+    /// Nobody else has this row's head.
+    unsafe fn run(&self, r: usize, h: usize, p: &mut [f32]) {
+        p.iter_mut().for_each(|v| *v *= self.scale);
+        let lse = elementwise::softmax_with(self.isa, p, self.sinks.get(h).copied());
+        if let Some(out) = &self.lse {
+            // SAFETY: the caller's promise.
+            unsafe { out.part(r, h..h + 1) }.fill(lse);
+        }
+    }
 }
 
 /// `k_s = [K_bᵀ c_s | k_pe_s]`, `v_s = V_b c_s`, then plain attention.
 pub(super) fn unabsorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), OpError> {
     let op = OpId::MlaPrefillAttention;
-    check_weights(op, &a)?;
+    a.check(op)?;
     let (width, head) = (a.lora + a.rope, a.nope + a.rope);
     let q = a.q.f32(a.rows * a.heads * head).named(op, "q")?;
-    let keys = keys_of(op, &a)?;
+    let keys = a.keys(op)?;
     // Slots before every row's base belong to other sequences: no keys are made for them.
     let Some(first) = keys.iter().map(|k| k.base).min() else {
         return Ok(());
@@ -357,6 +348,8 @@ pub(super) fn unabsorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), Op
         let used = &cache[first * width..];
         latents.0.extend(used.iter().map(|v| v.to_f32()));
     });
+    let mut lse = a.lse.take();
+    let weigh = Weigh::new(op, &a, &mut lse)?;
     let out = a.out.f32(a.rows * a.heads * a.v_dim).named(op, "out")?;
     let work = Unabsorbed {
         isa: Isa::best(),
@@ -370,7 +363,7 @@ pub(super) fn unabsorbed(ctx: &mut Ctx<'_>, mut a: MlaArgs<'_>) -> Result<(), Op
         rope: a.rope,
         lora: a.lora,
         v_dim: a.v_dim,
-        scale: a.scale,
+        weigh,
     };
     let (k_b, v_b) = (a.k_b, a.v_b);
     ctx.pool.ranges(a.heads, 1, |range, _| {
@@ -405,7 +398,7 @@ struct Unabsorbed<'a> {
     rope: usize,
     lora: usize,
     v_dim: usize,
-    scale: f32,
+    weigh: Weigh<'a>,
 }
 
 impl Unabsorbed<'_> {
@@ -482,7 +475,10 @@ impl Unabsorbed<'_> {
             let at = h * self.v_dim;
             for i in from..from + count {
                 // SAFETY: this row's head is one task's.
-                unsafe { self.out.part(i, at..at + self.v_dim) }.fill(0.0);
+                unsafe {
+                    self.out.part(i, at..at + self.v_dim).fill(0.0);
+                    self.weigh.run(i, h, &mut []);
+                }
             }
             return;
         }
@@ -492,8 +488,9 @@ impl Unabsorbed<'_> {
         };
         with_scratch(|s| {
             score(s, self.isa, key, n, head, queries, count, scores);
-            for (p, keys) in scores.chunks_exact_mut(n).zip(rows) {
-                weigh(self.isa, &mut p[..keys.len()], self.scale);
+            for (i, (p, keys)) in scores.chunks_exact_mut(n).zip(rows).enumerate() {
+                // SAFETY: this row's head is one task's.
+                unsafe { self.weigh.run(from + i, h, &mut p[..keys.len()]) };
                 p[keys.len()..].fill(0.0);
             }
             let weights = Strided {

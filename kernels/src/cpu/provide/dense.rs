@@ -147,10 +147,19 @@ pub(super) fn argmax(_: &mut Ctx<'_>, mut a: ArgmaxArgs<'_>) -> Result<(), OpErr
     let x = a.x.f32(a.rows * a.n).named(op, "x")?;
     let out = a.out.i32(a.rows).named(op, "out")?;
     for (x, out) in x.chunks_exact(a.n).zip(out) {
-        // The largest first (NaN is skipped by `max`), then where it is.
-        let largest = x.iter().fold(f32::NEG_INFINITY, |a, v| a.max(*v));
-        let at = x.iter().position(|v| *v == largest).unwrap_or(0);
-        *out = i32::try_from(at).map_err(|_| shape(op, "row too long for an i32 index"))?;
+        // The largest first (NaN is skipped by `max`, hence looked for), then where it is.
+        let (largest, nan) = x.iter().fold((f32::NEG_INFINITY, false), |(a, nan), v| {
+            (a.max(*v), nan | v.is_nan())
+        });
+        let at = match x.iter().position(|v| *v == largest) {
+            Some(at) if !nan && largest > f32::NEG_INFINITY => Some(at),
+            _ => None,
+        };
+        *out = match at.map(i32::try_from) {
+            None => -1,
+            Some(Ok(at)) => at,
+            Some(Err(_)) => return Err(shape(op, "row too long for an i32 index")),
+        };
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ mod tests;
 
 use crate::cpu::{Acts, ActsError, BlockError, Matrix};
 use crate::device::DeviceKind;
-use crate::ops::{self, Named, Op, OpError, OpId};
+use crate::ops::{self, Named, Op, OpError, OpId, ensure, index, shape};
 use crate::registry::{Provider, Registry, RunFn};
 use crate::tensor::Weight;
 
@@ -44,29 +44,6 @@ pub fn register(r: &mut Registry) {
 /// Rows that make a task of about 16 thousand elements.
 fn rows_of(elements_per_row: usize) -> usize {
     ((1 << 14) / elements_per_row.max(1)).max(1)
-}
-
-fn shape(op: OpId, what: impl Into<String>) -> OpError {
-    OpError::Shape {
-        op,
-        what: what.into(),
-    }
-}
-
-fn ensure(op: OpId, holds: bool, what: impl FnOnce() -> String) -> Result<(), OpError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(shape(op, what()))
-    }
-}
-
-/// An index from an i32, refused when negative or not below `end`.
-fn index(op: OpId, what: &str, value: i32, end: usize) -> Result<usize, OpError> {
-    usize::try_from(value)
-        .ok()
-        .filter(|i| *i < end)
-        .ok_or_else(|| shape(op, format!("{what} {value} is outside 0..{end}")))
 }
 
 /// Matrix `m` of a weight.

@@ -290,8 +290,8 @@ fn cache(random: &mut Random, dtype: DType, slots: usize, width: usize) -> Tenso
     cache
 }
 
-/// Attention of `rows` rows over two sequences in both forms.
-fn attention(rows: usize, dtype: DType, k: Option<usize>) {
+/// Attention of `rows` rows over two sequences in both forms, with all keys, `k` selected ones, or a window with sinks.
+fn attention(rows: usize, dtype: DType, k: Option<usize>, window: Option<usize>) {
     let (heads, nope, rope, lora, v_dim) = (4, 64, 32, 96, 48);
     let mut random = Random(23 + rows as u64);
     let head = nope + rope;
@@ -322,9 +322,12 @@ fn attention(rows: usize, dtype: DType, k: Option<usize>) {
     }
     let (base, slots) = (Tensor::from_i32(base), Tensor::from_i32(slots));
     let (index, count) = (Tensor::from_i32(index), Tensor::from_i32(count));
+    let sinks = Tensor::from_f32(vec![-1.0, 0.5, 2.0, -30.0]);
     for absorbed in [true, false] {
+        let mut sums = Vec::new();
         let outs = both(|registry, ctx| {
             let mut out = Tensor::from_f32(vec![9.0; rows * heads * v_dim]);
+            let mut lse = Tensor::from_f32(vec![9.0; rows * heads]);
             let args = MlaArgs {
                 q: q.at(0),
                 k_b: &k_b,
@@ -338,6 +341,9 @@ fn attention(rows: usize, dtype: DType, k: Option<usize>) {
                     count: count.at(0),
                     k,
                 }),
+                window,
+                sinks: window.map(|_| sinks.at(0)),
+                lse: Some(lse.at_mut(0)),
                 out: out.at_mut(0),
                 rows,
                 heads,
@@ -353,11 +359,17 @@ fn attention(rows: usize, dtype: DType, k: Option<usize>) {
                 registry.run::<MlaPrefillAttention>(ctx, CPU, args)
             }
             .expect("runs");
+            sums.push(values(&lse));
             values(&out)
         });
         // The absorbed form rounds queries and mixed latents to eight bits.
-        let limit = if absorbed { 5e-4 } else { 1e-10 };
-        close(&format!("{absorbed} {rows} {dtype:?} {k:?}"), outs, limit);
+        let (limit, sum_limit) = if absorbed { (5e-4, 0.1) } else { (1e-10, 1e-5) };
+        for (native, reference) in sums[0].iter().zip(&sums[1]) {
+            let off = (native - reference).abs();
+            assert!(off < sum_limit, "{absorbed}: {native} {reference}");
+        }
+        let what = format!("{absorbed} {rows} {dtype:?} {k:?} {window:?}");
+        close(&what, outs, limit);
     }
 }
 
@@ -365,7 +377,7 @@ fn attention(rows: usize, dtype: DType, k: Option<usize>) {
 fn dense_attention() {
     for rows in [1, 2, 5, 40] {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
-            attention(rows, dtype, None);
+            attention(rows, dtype, None, None);
         }
     }
 }
@@ -373,9 +385,132 @@ fn dense_attention() {
 #[test]
 fn sparse_attention() {
     for rows in [1, 3, 33] {
-        attention(rows, DType::F32, Some(7));
-        attention(rows, DType::F16, Some(64));
+        attention(rows, DType::F32, Some(7), None);
+        attention(rows, DType::F16, Some(64), None);
     }
+}
+
+#[test]
+fn windows_with_sinks() {
+    for rows in [1, 5, 40] {
+        for window in [1, 9, 1000] {
+            attention(rows, DType::F32, None, Some(window));
+            attention(rows, DType::F16, None, Some(window));
+        }
+    }
+}
+
+/// One row of two heads over 12 keys, of which some are selected or the window takes the last; in the reference tier.
+struct OneRow {
+    q: Tensor,
+    k_b: Weight,
+    v_b: Weight,
+    cache: Tensor,
+}
+
+impl OneRow {
+    fn new() -> Self {
+        let mut random = Random(77);
+        OneRow {
+            q: random.tensor(2 * 24),
+            k_b: random.weight(BlockType::F32, 16, 32, 2),
+            v_b: random.weight(BlockType::F32, 32, 8, 2),
+            cache: cache(&mut random, DType::F32, 12, 40),
+        }
+    }
+
+    /// Outputs of both heads, and the logarithms of their sums.
+    fn run(
+        &self,
+        chosen: Option<&[i32]>,
+        window: Option<usize>,
+        sinks: Option<[f32; 2]>,
+    ) -> Result<(Vec<f64>, Vec<f64>), OpError> {
+        let (base, slots) = (Tensor::from_i32(vec![0]), Tensor::from_i32(vec![11]));
+        let index = Tensor::from_i32(chosen.unwrap_or(&[0]).to_vec());
+        let count = Tensor::from_i32(vec![chosen.map_or(0, <[i32]>::len) as i32]);
+        let sink_values = Tensor::from_f32(sinks.unwrap_or_default().to_vec());
+        let mut out = Tensor::from_f32(vec![9.0; 16]);
+        let mut lse = Tensor::from_f32(vec![9.0; 2]);
+        let mut ctx = Ctx {
+            pool: &Pool::new(1),
+            device: None,
+        };
+        let args = MlaArgs {
+            q: self.q.at(0),
+            k_b: &self.k_b,
+            v_b: &self.v_b,
+            cache: self.cache.at(0),
+            base: base.at(0),
+            slots: slots.at(0),
+            slot_end: 12,
+            selection: chosen.map(|c| Selection {
+                index: index.at(0),
+                count: count.at(0),
+                k: c.len(),
+            }),
+            window,
+            sinks: sinks.map(|_| sink_values.at(0)),
+            lse: Some(lse.at_mut(0)),
+            out: out.at_mut(0),
+            rows: 1,
+            heads: 2,
+            nope: 16,
+            rope: 8,
+            lora: 32,
+            v_dim: 8,
+            scale: 0.3,
+        };
+        Registry::new(Knobs::default(), TierChoice::ReferenceOnly)
+            .run::<MlaDecodeAttention>(&mut ctx, CPU, args)?;
+        let wide = |t: &Tensor| values(t).into_iter().map(f64::from).collect();
+        Ok((wide(&out), wide(&lse)))
+    }
+}
+
+fn alike(found: &[f64], expected: &[f64]) {
+    for (f, e) in found.iter().zip(expected) {
+        assert!((f - e).abs() < 1e-5, "{found:?} {expected:?}");
+    }
+}
+
+#[test]
+fn results_of_two_sets_of_keys_merge_by_their_sums() {
+    let row = OneRow::new();
+    let (whole, whole_lse) = row.run(None, None, None).expect("runs");
+    let (a, lse_a) = row.run(Some(&[0, 2, 3, 11]), None, None).expect("runs");
+    let others = [1, 4, 5, 6, 7, 8, 9, 10];
+    let (b, lse_b) = row.run(Some(&others), None, None).expect("runs");
+    let sum: Vec<f64> = (0..2).map(|h| lse_a[h].exp() + lse_b[h].exp()).collect();
+    let merged: Vec<f64> = (0..16)
+        .map(|i| (a[i] * lse_a[i / 8].exp() + b[i] * lse_b[i / 8].exp()) / sum[i / 8])
+        .collect();
+    alike(&merged, &whole);
+    alike(&sum.iter().map(|s| s.ln()).collect::<Vec<_>>(), &whole_lse);
+}
+
+#[test]
+fn a_window_is_the_selection_of_the_last_keys() {
+    let row = OneRow::new();
+    let (window, lse) = row.run(None, Some(3), None).expect("runs");
+    let (chosen, chosen_lse) = row.run(Some(&[9, 10, 11]), None, None).expect("runs");
+    alike(&window, &chosen);
+    alike(&lse, &chosen_lse);
+    assert!(row.run(None, Some(0), None).is_err());
+    assert!(row.run(Some(&[1]), Some(3), None).is_err());
+}
+
+#[test]
+fn a_sink_takes_its_share_and_no_value() {
+    let row = OneRow::new();
+    let (plain, lse) = row.run(None, None, None).expect("runs");
+    let sinks = [1.5, -2.0];
+    let (with, same) = row.run(None, None, Some(sinks)).expect("runs");
+    let share: Vec<f64> = (0..16)
+        .map(|i| plain[i] / (1.0 + (f64::from(sinks[i / 8]) - lse[i / 8]).exp()))
+        .collect();
+    alike(&with, &share);
+    alike(&same, &lse);
 }
 
 #[test]

@@ -277,14 +277,7 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
     let gpu = gpu(ctx, op)?;
     let kind = gpu.kind();
     let (head, width) = (a.nope + a.rope, a.lora + a.rope);
-    let k = (a.k_b.n_in, a.k_b.n_out, a.k_b.n_mat);
-    let v = (a.v_b.n_in, a.v_b.n_out, a.v_b.n_mat);
-    ensure(op, k == (a.nope, a.lora, a.heads), || {
-        format!("k_b is {k:?}, not {:?}", (a.nope, a.lora, a.heads))
-    })?;
-    ensure(op, v == (a.lora, a.v_dim, a.heads), || {
-        format!("v_b is {v:?}, not {:?}", (a.lora, a.v_dim, a.heads))
-    })?;
+    a.check(op)?;
     let q = f32s(op, "q", a.q, a.rows * a.heads * head)?;
     let out = f32s_mut(op, "out", &a.out, a.rows * a.heads * a.v_dim)?;
     let (cache, dtype) = cache(op, a.cache, a.slot_end * width)?;
@@ -295,6 +288,15 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
             s.k,
         ),
         None => (0, 0, 0),
+    };
+
+    let sinks = match a.sinks {
+        Some(s) => f32s(op, "sinks", s, a.heads)?,
+        None => 0,
+    };
+    let lse = match &a.lse {
+        Some(lse) => f32s_mut(op, "lse", lse, a.rows * a.heads)?,
+        None => 0,
     };
 
     let pairs = a.rows * a.heads;
@@ -328,7 +330,7 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
     let keys = if a.selection.is_some() {
         chosen.min(a.slot_end)
     } else {
-        a.slot_end
+        a.window.map_or(a.slot_end, |w| w.min(a.slot_end))
     };
     let wanted = (4 * gpu.driver().facts().multiprocessors as usize).div_ceil(a.rows * groups);
     let splits = gpu
@@ -356,6 +358,8 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
         part,
         stat,
         out: latent,
+        sinks,
+        lse,
         q_stride: head as i64,
         pe_offset: a.nope as i64,
         rows: int(op, "rows", a.rows)?,
@@ -365,7 +369,9 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
         k: int(op, "k", chosen)?,
         splits,
         dtype,
+        window: int(op, "window", a.window.map_or(0, |w| w.min(a.slot_end)))?,
         scale: a.scale,
+        pad: 0,
     };
     let x = blocks(op, "splits", splits as usize)?;
     let y = blocks_yz(op, "heads", groups)?;
@@ -388,6 +394,7 @@ fn attention(ctx: &mut Ctx<'_>, op: OpId, a: MlaArgs<'_>) -> Result<(), OpError>
             part: move_on(part, a.heads * splits as usize * a.lora),
             stat: move_on(stat, a.heads * splits as usize * 2),
             out: move_on(latent, a.heads * a.lora),
+            lse: move_on(lse, a.heads),
             rows: int(op, "rows", rows)?,
             ..args
         };

@@ -12,7 +12,7 @@ mod tests;
 use super::device::Gpu;
 use super::error::GpuError;
 use crate::device::DeviceKind;
-use crate::ops::{self, Ctx, Named, OpError, OpId};
+use crate::ops::{self, Ctx, Named, OpError, OpId, ensure};
 use crate::registry::{Provider, Registry};
 use crate::tensor::{DType, Mut, Ref};
 
@@ -155,14 +155,6 @@ fn blocks_yz(op: OpId, what: &str, value: usize) -> Result<u32, OpError> {
             op,
             what: format!("{what}: {value} are more than the 65535 that one launch takes"),
         })
-}
-
-fn ensure(op: OpId, holds: bool, what: impl FnOnce() -> String) -> Result<(), OpError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(OpError::Shape { op, what: what() })
-    }
 }
 
 fn typed(
