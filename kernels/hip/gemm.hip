@@ -9,7 +9,7 @@
 #define TK 32
 #define LD (TK + 8) // padding spreads the rows over the banks
 
-DEV u16 clamp_f16(float v) { return f32_f16(fminf_(fmaxf_(v, -65504.0f), 65504.0f)); }
+DEV u16 clamp_f16(float v) { return f32_f16(clamp_half(v)); }
 
 // Two halves in a word, held inside what f16 can say.
 DEV u32 pack(float lo, float hi) {

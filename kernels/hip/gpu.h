@@ -173,8 +173,16 @@ DEV u32 popcount(u32 v) { return (u32)__popc(v); }
 #else
 DEV u32 popcount(u32 v) { return (u32)__builtin_popcount(v); }
 #endif
+// Largest magnitude of a wave's values, NaN if one of them is: as bits, NaN is above infinity.
+DEV float wave_max_abs(float v) {
+    int b = (int)(f32_bits(v) & 0x7fffffffu);
+#pragma unroll
+    for (int m = 1; m < 32; m <<= 1) { int o = shfl_xor(b, m); b = b > o ? b : o; }
+    return bits_f32((u32)b);
+}
+// Within the range of f16; NaN stays.
+DEV float clamp_half(float v) { return v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v; }
 DEV float fmaxf_(float a, float b) { return a > b ? a : b; }
-DEV float fminf_(float a, float b) { return a < b ? a : b; }
 DEV int imin(int a, int b) { return a < b ? a : b; }
 DEV int imax(int a, int b) { return a > b ? a : b; }
 #if GPU_NV && defined(__CUDACC__) && !defined(__clang__)

@@ -86,7 +86,8 @@ DEV i64 first_key(const MlaArgs &a, i64 base, i64 slot) {
     return a.window > 0 && first > base ? first : base;
 }
 
-// What the weighted latent of head h is divided by: `sum` of the keys' exponentials above `top`, and the sink's share.
+// What the weighted latent of head h is divided by: `sum` of the keys' exponentials above `top`, and the sink's share. No keys make
+// a sum of zero; NaN is to stay NaN, hence the comparisons with zero here and below.
 DEV float denominator(const MlaArgs &a, int h, float top, float sum) {
     PTR(sinks, a.sinks);
     return !is_null(sinks) && sum > 0.0f ? sum + exp_(sinks[h] - top) : sum;
@@ -95,7 +96,7 @@ DEV float denominator(const MlaArgs &a, int h, float top, float sum) {
 // Logarithm of the keys' sum; minus infinity without keys.
 DEV void store_lse(const MlaArgs &a, i64 rh, float top, float sum) {
     PTR(lse, a.lse);
-    if (!is_null(lse)) lse[rh] = sum > 0.0f ? top + log_(sum) : neg_inf();
+    if (!is_null(lse)) lse[rh] = sum == 0.0f ? neg_inf() : top + log_(sum);
 }
 
 KERNEL(mla_attention, 256, 4, MlaArgs) {
@@ -196,7 +197,7 @@ KERNEL(mla_attention, 256, 4, MlaArgs) {
         i64 rh = row * a.heads + h0 + h;
         float top = score[h * 2], sum = score[h * 2 + 1];
         if (a.splits == 1) {
-            float r = sum > 0.0f ? 1.0f / denominator(a, h0 + h, top, sum) : 0.0f;
+            float r = sum == 0.0f ? 0.0f : 1.0f / denominator(a, h0 + h, top, sum);
             if (tid() == 0) store_lse(a, rh, top, sum);
             if (c0 < a.lora) out[rh * a.lora + c0] = acc[h][0] * r;
             if (c1 < a.lora) out[rh * a.lora + c1] = acc[h][1] * r;
@@ -237,7 +238,7 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
 #pragma unroll 8
         for (int c = (int)lane(); c < width; c += WAVE) {
             float v = c < a.lora ? qa[rh * a.lora + c] : q[rh * a.q_stride + a.pe_offset + (c - a.lora)];
-            qs[r * MLD + c] = r < heads ? f32_f16(fminf_(fmaxf_(v, -65504.0f), 65504.0f)) : (u16)0;
+            qs[r * MLD + c] = r < heads ? f32_f16(clamp_half(v)) : (u16)0;
         }
     }
     Acc acc[4];
@@ -253,7 +254,7 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
 #pragma unroll 8
             for (int c = (int)lane(); c < width; c += WAVE) {
                 u16 v = as<const u16>(cache)[slot * width + c];
-                if (a.dtype == DT_BF16) v = f32_f16(fminf_(fmaxf_(bf16_f32(v), -65504.0f), 65504.0f));
+                if (a.dtype == DT_BF16) v = f32_f16(clamp_half(bf16_f32(v)));
                 ks[k * MLD + c] = k < tile ? v : (u16)0;
             }
         }
@@ -291,7 +292,7 @@ KERNEL(mla_attention_mma, 256, 4, MlaArgs) {
         }
         sync();
     }
-    if (key == 0) sums[h] = l > 0.0f ? 1.0f / denominator(a, h0 + imin(h, heads - 1), m, l) : 0.0f;
+    if (key == 0) sums[h] = l == 0.0f ? 0.0f : 1.0f / denominator(a, h0 + imin(h, heads - 1), m, l);
     sync();
 #pragma unroll
     for (int t = 0; t < 4; t++) {
@@ -322,15 +323,15 @@ KERNEL(mla_merge, 256, 8, MlaArgs) {
     float total = 0.0f;
     for (int s = 0; s < a.splits; s++) {
         float l = stat[(rh * a.splits + s) * 2 + 1];
-        if (l > 0.0f) total += l * exp_(stat[(rh * a.splits + s) * 2] - top);
+        if (l != 0.0f) total += l * exp_(stat[(rh * a.splits + s) * 2] - top);
     }
-    float r = total > 0.0f ? 1.0f / denominator(a, (int)(rh % a.heads), top, total) : 0.0f;
+    float r = total == 0.0f ? 0.0f : 1.0f / denominator(a, (int)(rh % a.heads), top, total);
     if (tid() == 0) store_lse(a, rh, top, total);
     for (int c = (int)tid(); c < a.lora; c += 256) {
         float v = 0.0f;
         for (int s = 0; s < a.splits; s++) {
             i64 at = rh * a.splits + s;
-            if (stat[at * 2 + 1] > 0.0f) v += part[at * a.lora + c] * exp_(stat[at * 2] - top);
+            if (stat[at * 2 + 1] != 0.0f) v += part[at * a.lora + c] * exp_(stat[at * 2] - top);
         }
         out[rh * a.lora + c] = v * r;
     }

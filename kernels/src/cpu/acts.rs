@@ -461,12 +461,22 @@ fn round_block32(isa: Isa, x: &[f32; 32], q: &mut [i8; 32]) -> f32 {
         return unsafe { super::simd::neon::quantise::block32(x, q) };
     }
     let _ = isa;
-    let largest = x.iter().fold(0.0_f32, |a, v| a.max(v.abs()));
+    let largest = x.iter().copied().fold(0.0, larger).abs();
     let inverse = if largest != 0.0 { 127.0 / largest } else { 0.0 };
     for (q, x) in q.iter_mut().zip(x) {
         *q = (x * inverse).round_ties_even() as i8;
     }
     largest / 127.0
+}
+
+/// The value of larger magnitude, the first on ties. NaN stays: bytes cannot hold it, so the scale has to, or a broken
+/// activation would pass for zero.
+fn larger(a: f32, v: f32) -> f32 {
+    if v.abs() > a.abs() || v.is_nan() {
+        v
+    } else {
+        a
+    }
 }
 
 fn quantise_q256(isa: Isa, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
@@ -489,9 +499,7 @@ fn round_block256(isa: Isa, x: &[f32; 256], q: &mut [i8; 256], sums: &mut [i16; 
     }
     let _ = isa;
     // The first element of largest magnitude, with its sign: it becomes -127.
-    let largest = x
-        .iter()
-        .fold(0.0_f32, |a, &v| if v.abs() > a.abs() { v } else { a });
+    let largest = x.iter().copied().fold(0.0, larger);
     if largest == 0.0 {
         q.fill(0);
         sums.fill(0);
@@ -567,6 +575,25 @@ mod tests {
                 assert_eq!(portable.d, other.d, "{isa:?}");
                 assert_eq!(portable.s, other.s, "{isa:?}");
                 assert_eq!(portable.sums, other.sums, "{isa:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none() {
+        for kind in [ActKind::Q32, ActKind::Q256] {
+            for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for at in [0, 77, 255] {
+                    let mut x = wave(512);
+                    x[at] = bad;
+                    for isa in Isa::available() {
+                        let mut acts = Acts::empty();
+                        acts.set_with(isa, kind, &x, 256).expect("rows");
+                        let row = acts.row(0).to_f32();
+                        assert!(!row[at].is_finite(), "{isa:?} {kind:?} {bad} {}", row[at]);
+                        assert!(acts.row(1).to_f32().iter().all(|v| v.is_finite()));
+                    }
+                }
             }
         }
     }

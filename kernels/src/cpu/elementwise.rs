@@ -182,7 +182,8 @@ pub(super) fn softmax(isa: Isa, x: &mut [f32]) {
 pub(super) fn softmax_with(isa: Isa, x: &mut [f32], sink: Option<f32>) -> f32 {
     let max = x.iter().fold(f32::NEG_INFINITY, |a, v| a.max(*v));
     if max == f32::NEG_INFINITY {
-        x.fill(0.0);
+        // NaN, which `max` skips, stays.
+        x.iter_mut().filter(|v| !v.is_nan()).for_each(|v| *v = 0.0);
         return max;
     }
     let sum = exp_minus(isa, x, max);

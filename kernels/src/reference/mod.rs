@@ -199,7 +199,11 @@ fn softmax(values: &mut [f32]) {
 fn softmax_with(values: &mut [f32], sink: Option<f32>) -> f32 {
     let max = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     if max == f32::NEG_INFINITY {
-        values.fill(0.0);
+        // NaN, which `max` skips, stays.
+        values
+            .iter_mut()
+            .filter(|v| !v.is_nan())
+            .for_each(|v| *v = 0.0);
         return max;
     }
     let mut sum = 0.0;

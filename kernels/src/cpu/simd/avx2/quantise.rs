@@ -3,16 +3,23 @@
 use super::vec::{load_f32, max};
 use std::arch::x86_64::*;
 
-/// Largest magnitude of the values.
+/// Largest magnitude of the values; NaN if one of them is.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn largest(x: &[f32]) -> f32 {
     let no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFF_FFFF));
     let mut m = _mm256_setzero_ps();
+    let mut nan = _mm256_setzero_ps();
     for x in x.as_chunks::<8>().0 {
-        m = _mm256_max_ps(_mm256_and_ps(load_f32(x), no_sign), m);
+        let x = load_f32(x);
+        nan = _mm256_or_ps(nan, _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+        m = _mm256_max_ps(_mm256_and_ps(x, no_sign), m);
     }
-    max(m)
+    if _mm256_movemask_ps(nan) == 0 {
+        max(m)
+    } else {
+        f32::NAN
+    }
 }
 
 /// `x * factor` to bytes, halves to even, not above 127.

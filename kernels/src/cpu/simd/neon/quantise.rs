@@ -3,15 +3,15 @@
 use super::vec::{load_f32, store_i8};
 use std::arch::aarch64::*;
 
-/// Largest magnitude of the values; NaN counts as none, as in plain Rust.
+/// Largest magnitude of the values; NaN if one of them is.
 #[inline]
 #[target_feature(enable = "neon")]
 fn largest(x: &[f32]) -> f32 {
     let mut m = vdupq_n_f32(0.0);
     for x in x.as_chunks::<4>().0 {
-        m = vmaxnmq_f32(vabsq_f32(load_f32(x)), m);
+        m = vmaxq_f32(vabsq_f32(load_f32(x)), m);
     }
-    vmaxnmvq_f32(m)
+    vmaxvq_f32(m)
 }
 
 /// `x * factor` to bytes, halves to even, not above 127.
