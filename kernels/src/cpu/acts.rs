@@ -65,6 +65,8 @@ pub struct Acts {
     /// Q256, where there are rows enough for tiles: [n/256, m], so that a tile meets its column of blocks one after the
     /// other; a stride of whole rows keeps falling on the same few sets of the cache.
     blocks: Vec<Block256>,
+    /// Q32, likewise: [n/256 rounded up, m].
+    small: Vec<Blocks32>,
 }
 
 /// A rounded block of 256 with all that a tile's products need, side by side.
@@ -100,6 +102,40 @@ impl Block256 {
             sums32,
             d,
         }
+    }
+}
+
+/// Up to eight rounded blocks of 32 with all that a tile's products need, side by side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Blocks32 {
+    /// The bytes.
+    pub q: [i8; 256],
+    /// -128 times the sum of each block's bytes: what 128 added to the weights adds to the products, taken off.
+    pub shift: [i32; 8],
+    /// Scales.
+    pub d: [f32; 8],
+    /// Scaled sums.
+    pub s: [f32; 8],
+}
+
+impl Blocks32 {
+    const ZERO: Blocks32 = Blocks32 {
+        q: [0; 256],
+        shift: [0; 8],
+        d: [0.0; 8],
+        s: [0.0; 8],
+    };
+
+    fn new(q: &[i8], d: &[f32], s: &[f32]) -> Blocks32 {
+        let mut to = Blocks32::ZERO;
+        to.q[..q.len()].copy_from_slice(q);
+        for (shift, q) in to.shift.iter_mut().zip(q.as_chunks::<32>().0) {
+            *shift = -128 * q.iter().map(|&q| i32::from(q)).sum::<i32>();
+        }
+        to.d[..d.len()].copy_from_slice(d);
+        to.s[..s.len()].copy_from_slice(s);
+        to
     }
 }
 
@@ -156,6 +192,7 @@ impl Acts {
             sums: Vec::new(),
             wide: Vec::new(),
             blocks: Vec::new(),
+            small: Vec::new(),
         }
     }
 
@@ -199,6 +236,7 @@ impl Acts {
         }
         self.resize(kind, x.len() / n, n);
         let blocks = Out::new(&mut self.blocks, self.m);
+        let small = Out::new(&mut self.small, self.m);
         let mut parts = Parts {
             kind,
             x: &mut self.x,
@@ -211,7 +249,7 @@ impl Acts {
         parts.round(isa, x);
         if self.m >= TILED {
             // SAFETY: nobody else has a part.
-            unsafe { parts.side_by_side(&blocks, 0..self.m) };
+            unsafe { parts.side_by_side(n, &blocks, &small, 0..self.m) };
         }
         Ok(())
     }
@@ -247,6 +285,7 @@ impl Acts {
         let sums = Out::new(&mut self.sums, n / 16);
         let wide = Out::new(&mut self.wide, n);
         let blocks = Out::new(&mut self.blocks, m);
+        let small = Out::new(&mut self.small, m);
         let tiled = m >= TILED && kind != ActKind::F32;
         pool.ranges(m, (ELEMENTS / n).max(1), |rows, _| {
             let only = |holds: bool| if holds { rows.clone() } else { 0..0 };
@@ -267,7 +306,7 @@ impl Acts {
             parts.round(isa, &x[rows.start * n..rows.end * n]);
             if tiled {
                 // SAFETY: as above.
-                unsafe { parts.side_by_side(&blocks, rows) };
+                unsafe { parts.side_by_side(n, &blocks, &small, rows) };
             }
         });
         Ok(())
@@ -286,6 +325,8 @@ impl Acts {
         self.wide.resize(size(quantised && m >= TILED, m * n), 0);
         let blocks = size(q256 && m >= TILED, m * n / 256);
         self.blocks.resize(blocks, Block256::ZERO);
+        let small = size(q32 && m >= TILED, m * n.div_ceil(256));
+        self.small.resize(small, Blocks32::ZERO);
     }
 
     /// Blocks `b` of all rows.
@@ -316,6 +357,15 @@ impl Acts {
             &self.d[scales..scales + count],
             s,
         )
+    }
+
+    /// Columns `256 * b ..` of all rows rounded in blocks of 32.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "read by tiles")
+    )]
+    pub(super) fn blocks32(&self, b: usize) -> &[Blocks32] {
+        &self.small[b * self.m..][..self.m]
     }
 
     /// `cols` unrounded values from column `from` of row `i`.
@@ -421,20 +471,43 @@ impl Parts<'_> {
         }
     }
 
-    /// Copy the blocks to where tiles read them, `to` = [n/256, all rows]; these are `rows` of them. Does nothing for
-    /// other kinds.
+    /// Copy the blocks of rows of `n` elements to where tiles read them, `blocks` = [n/256, all rows] or `small` = [n/256
+    /// rounded up, all rows] by kind; these are `rows` of them. Does nothing for F32.
     ///
     /// # Safety
-    /// Nobody else has these columns of `to`.
-    unsafe fn side_by_side(&self, to: &Out<'_, Block256>, rows: Range<usize>) {
-        let per_row = self.sums.len() / 16 / rows.len().max(1);
-        let from = self.q.as_chunks().0.iter();
-        let from = from.zip(self.sums.as_chunks().0).zip(&*self.d);
-        for (i, ((q, sums), d)) in from.enumerate() {
-            let (row, b) = (rows.start + i / per_row, i % per_row);
-            // SAFETY: the caller's promise.
-            let to = unsafe { to.part(b, row..row + 1) };
-            to[0] = Block256::new(q, sums, *d);
+    /// Nobody else has these columns of either.
+    unsafe fn side_by_side(
+        &self,
+        n: usize,
+        blocks: &Out<'_, Block256>,
+        small: &Out<'_, Blocks32>,
+        rows: Range<usize>,
+    ) {
+        for (i, row) in rows.enumerate() {
+            match self.kind {
+                ActKind::F32 => {}
+                ActKind::Q32 => {
+                    let q = self.q[i * n..][..n].chunks(256);
+                    let scales = i * (n / 32)..(i + 1) * (n / 32);
+                    let d = self.d[scales.clone()].chunks(8);
+                    let s = self.s[scales].chunks(8);
+                    for (b, ((q, d), s)) in q.zip(d).zip(s).enumerate() {
+                        // SAFETY: the caller's promise.
+                        let to = unsafe { small.part(b, row..row + 1) };
+                        to[0] = Blocks32::new(q, d, s);
+                    }
+                }
+                ActKind::Q256 => {
+                    let q = self.q[i * n..][..n].as_chunks().0;
+                    let sums = self.sums[i * (n / 16)..][..n / 16].as_chunks().0;
+                    let d = &self.d[i * (n / 256)..][..n / 256];
+                    for (b, ((q, sums), d)) in q.iter().zip(sums).zip(d).enumerate() {
+                        // SAFETY: the caller's promise.
+                        let to = unsafe { blocks.part(b, row..row + 1) };
+                        to[0] = Block256::new(q, sums, *d);
+                    }
+                }
+            }
         }
     }
 }

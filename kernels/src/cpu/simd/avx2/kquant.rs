@@ -264,8 +264,9 @@ pub(crate) enum Iq4Xs {}
 impl Super<136> for Iq4Xs {
     const OFFSET: Offset = Offset::Signs;
     const SUB: usize = 32;
+    // Sums of 16 bits cannot take bytes as large as these become, so AVX2 has no byte tile of this type.
     const STEPS: usize = 1;
-    const SHIFT: u8 = 0;
+    const SHIFT: u8 = 128;
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]

@@ -30,29 +30,15 @@ impl Panel<'_> {
     }
 }
 
-/// Run `$narrow` or `$wide` over the activation rows, as many at a time as the registers hold and then fewer, with `$at`
-/// the first row, `$m` their number and `$out` their sums.
+/// Run `$body` over the activation rows, as many at a time as the registers hold and then the rest, with `$at` the first
+/// row, `$m` their number and `$out` their sums. Of two bodies the second is for wide registers.
 macro_rules! by_rows {
-    ($is_wide:expr, $sums:expr, |$at:ident, $out:ident, $m:ident| $narrow:expr, $wide:expr) => {{
+    (@each [$($count:literal)*], $sums:expr, |$at:ident, $out:ident, $m:ident| $body:expr) => {{
         let sums: &mut [Sums] = $sums;
         let mut $at = 0;
-        if $is_wide {
-            while $at < sums.len() {
-                let rest = &mut sums[$at..];
-                by_rows!(@some 12, rest, $at, $out, $m, $wide);
-                by_rows!(@some 8, rest, $at, $out, $m, $wide);
-                by_rows!(@some 4, rest, $at, $out, $m, $wide);
-                by_rows!(@some 2, rest, $at, $out, $m, $wide);
-                by_rows!(@some 1, rest, $at, $out, $m, $wide);
-            }
-        } else {
-            while $at < sums.len() {
-                let rest = &mut sums[$at..];
-                by_rows!(@some 6, rest, $at, $out, $m, $narrow);
-                by_rows!(@some 4, rest, $at, $out, $m, $narrow);
-                by_rows!(@some 2, rest, $at, $out, $m, $narrow);
-                by_rows!(@some 1, rest, $at, $out, $m, $narrow);
-            }
+        while $at < sums.len() {
+            let rest = &mut sums[$at..];
+            $(by_rows!(@some $count, rest, $at, $out, $m, $body);)*
         }
     }};
     (@some $count:literal, $rest:ident, $at:ident, $out:ident, $m:ident, $body:expr) => {
@@ -61,6 +47,20 @@ macro_rules! by_rows {
             $body;
             $at += $count;
             continue;
+        }
+    };
+    (wide: $sums:expr, |$at:ident, $out:ident, $m:ident| $body:expr) => {
+        // There are registers for twelve, but not for as many rows' addresses.
+        by_rows!(@each [8 7 6 5 4 3 2 1], $sums, |$at, $out, $m| $body)
+    };
+    (narrow: $sums:expr, |$at:ident, $out:ident, $m:ident| $body:expr) => {
+        by_rows!(@each [6 5 4 3 2 1], $sums, |$at, $out, $m| $body)
+    };
+    ($is_wide:expr, $sums:expr, |$at:ident, $out:ident, $m:ident| $narrow:expr, $wide:expr) => {
+        if $is_wide {
+            by_rows!(wide: $sums, |$at, $out, $m| $wide);
+        } else {
+            by_rows!(narrow: $sums, |$at, $out, $m| $narrow);
         }
     };
 }
@@ -98,6 +98,7 @@ pub(crate) fn run(p: Panel<'_>, tiles: &mut Tiles, sums: &mut [Sums]) -> bool {
         BlockType::IQ2_S => supers::<82, c::Iq2S, 1, 16>(p, tiles, sums),
         BlockType::IQ3_XXS => supers::<98, c::Iq3Xxs, 1, 32>(p, tiles, sums),
         BlockType::IQ3_S => supers::<110, c::Iq3S, 4, 32>(p, tiles, sums),
+        BlockType::IQ4_XS if p.wide => supers::<136, k::Iq4Xs, 1, 32>(p, tiles, sums),
         BlockType::IQ4_XS => scaled::<136, k::Iq4Xs>(p, tiles, sums),
         BlockType::Q4_0 => smalls::<18, dot32::Q40>(p, tiles, sums),
         BlockType::Q4_1 => smalls::<20, dot32::Q41>(p, tiles, sums),
@@ -147,13 +148,9 @@ fn scaled<const B: usize, T: Super<B>>(p: Panel<'_>, tiles: &mut Tiles, sums: &m
     for b in 0..p.acts.n() / 256 {
         tiles.fill_scaled::<B, T>(&p.w[b * B..], p.row_bytes);
         let row = |i| words(p, i, 256 * b, 256);
-        by_rows!(
-            p.wide,
-            sums,
-            |at, out, M| micro::words256::<M>(&tiles.words, &gather(at, row), out),
-            // SAFETY: as above.
-            unsafe { wide::words256::<M>(&tiles.words, &gather(at, row), out) }
-        );
+        by_rows!(narrow: sums, |at, out, M| {
+            micro::words256::<M>(&tiles.words, &gather(at, row), out);
+        });
     }
 }
 
@@ -162,32 +159,34 @@ fn smalls<const B: usize, T: Small<B>>(p: Panel<'_>, tiles: &mut Tiles, sums: &m
     let n = p.acts.n();
     for from in (0..n).step_by(COLS) {
         let cols = COLS.min(n - from);
-        tiles.fill_words::<B, T>(&p.w[from / 32 * B..], p.row_bytes, cols / 32);
-        let row = |i| words(p, i, from, cols);
-        let (tile, blocks) = (&tiles.words, cols / 32);
-        by_rows!(
-            p.wide,
-            sums,
-            |at, out, M| {
-                let x = gather(at, row);
+        let (w, blocks) = (&p.w[from / 32 * B..], cols / 32);
+        if p.wide {
+            tiles.fill_small::<B, T>(w, p.row_bytes, blocks);
+            let x = p.acts.blocks32(from / COLS);
+            let row = |i: usize| &x[p.row(i)];
+            by_rows!(wide: sums, |at, out, M| {
+                let (tile, x) = (&tiles.small, gather(at, row));
+                // SAFETY: `wide` is set only where the processor has AVX-512.
+                unsafe {
+                    if T::HAS_MIN {
+                        wide::bytes32::<true, M>(tile, blocks, &x, out)
+                    } else {
+                        wide::bytes32::<false, M>(tile, blocks, &x, out)
+                    }
+                }
+            });
+        } else {
+            tiles.fill_words::<B, T>(w, p.row_bytes, blocks);
+            let row = |i| words(p, i, from, cols);
+            by_rows!(narrow: sums, |at, out, M| {
+                let (tile, x) = (&tiles.words, gather(at, row));
                 if T::HAS_MIN {
                     micro::words32::<true, M>(tile, blocks, &x, out)
                 } else {
                     micro::words32::<false, M>(tile, blocks, &x, out)
                 }
-            },
-            {
-                let x = gather(at, row);
-                // SAFETY: as above.
-                unsafe {
-                    if T::HAS_MIN {
-                        wide::words32::<true, M>(tile, blocks, &x, out)
-                    } else {
-                        wide::words32::<false, M>(tile, blocks, &x, out)
-                    }
-                }
-            }
-        );
+            });
+        }
     }
 }
 

@@ -30,6 +30,17 @@ pub(crate) struct Tile8 {
     pub d_offset: [f32; ROWS],
 }
 
+/// Unsigned bytes with a float scale per block of 32.
+#[repr(align(64))]
+pub(crate) struct Tile8x32 {
+    /// [column / 4][row], four columns; signed bytes have 128 added.
+    pub q: [[[u8; 4]; ROWS]; COLS / 4],
+    /// [block of 32][row].
+    pub d: [[f32; ROWS]; 8],
+    /// [block of 32][row].
+    pub min: [[f32; ROWS]; 8],
+}
+
 /// Words with a float scale per block of 32, or one for all 256 columns.
 #[repr(align(64))]
 pub(crate) struct Tile16 {
@@ -51,6 +62,7 @@ pub(crate) struct TileF {
 /// Room for any tile.
 pub(crate) struct Tiles {
     pub bytes: Tile8,
+    pub small: Tile8x32,
     pub words: Tile16,
     pub floats: TileF,
     rows: [[u8; COLS]; 8],
@@ -67,6 +79,11 @@ impl Tiles {
                 offsets: [[[0; 2]; ROWS]; 8],
                 d: [0.0; ROWS],
                 d_offset: [0.0; ROWS],
+            },
+            small: Tile8x32 {
+                q: [[[0; 4]; ROWS]; COLS / 4],
+                d: [[0.0; ROWS]; 8],
+                min: [[0.0; ROWS]; 8],
             },
             words: Tile16 {
                 q: [[[0; 2]; ROWS]; COLS / 2],
@@ -142,6 +159,39 @@ impl Tiles {
         }
     }
 
+    /// Fill the byte tile of 32-element blocks, `blocks` (up to 8) of each row.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(crate) fn fill_small<const B: usize, T: Small<B>>(
+        &mut self,
+        w: &[u8],
+        stride: usize,
+        blocks: usize,
+    ) {
+        let tile = &mut self.small;
+        let shift = _mm256_set1_epi8(if T::HAS_MIN { 0 } else { i8::MIN });
+        for b in 0..blocks.min(8) {
+            for half in 0..2 {
+                let mut rows = [_mm256_setzero_si256(); 8];
+                for (i, row) in rows.iter_mut().enumerate() {
+                    let r = 8 * half + i;
+                    (tile.d[b][r], tile.min[b][r]) = (0.0, 0.0);
+                    if let Some(w) = small_block(w, r * stride + b * B) {
+                        // SAFETY: this function is only reached where the processor has AVX2,
+                        // FMA and F16C.
+                        unsafe {
+                            *row = _mm256_xor_si256(T::values(w), shift);
+                            tile.d[b][r] = T::scale(w);
+                            tile.min[b][r] = T::min(w);
+                        }
+                    }
+                }
+                for (k, v) in transpose(rows).into_iter().enumerate() {
+                    put8(&mut tile.q[8 * b + k], half, v);
+                }
+            }
+        }
+    }
+
     /// Fill the word tile from rows of 32-element blocks, `blocks` (up to 8) of each.
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(crate) fn fill_words<const B: usize, T: Small<B>>(
@@ -156,11 +206,8 @@ impl Tiles {
                 let mut rows = [_mm256_setzero_si256(); 8];
                 for (i, row) in rows.iter_mut().enumerate() {
                     let r = 8 * half + i;
-                    let block = w
-                        .get(r * stride + b * B..)
-                        .and_then(|w| w.first_chunk::<B>());
                     (tile.d[b][r], tile.min[b][r]) = (0.0, 0.0);
-                    if let Some(w) = block {
+                    if let Some(w) = small_block(w, r * stride + b * B) {
                         // SAFETY: this function is only reached where the processor has AVX2,
                         // FMA and F16C.
                         unsafe {
@@ -312,6 +359,12 @@ impl Tile8 {
             }
         }
     }
+}
+
+/// The block at byte `at`, if there is one.
+#[inline(always)]
+fn small_block<const B: usize>(w: &[u8], at: usize) -> Option<&[u8; B]> {
+    w.get(at..)?.first_chunk()
 }
 
 /// Eight rows of four 32-bit words as four columns.

@@ -1,8 +1,8 @@
 //! A tile against a few activation rows at once: as the AVX2 one, a register per tile row group.
 
-use crate::cpu::acts::Block256;
-use crate::cpu::simd::avx2::micro::{Sums, Words};
-use crate::cpu::simd::avx2::tile::{ROWS, Tile8, Tile16, TileF};
+use crate::cpu::acts::{Block256, Blocks32};
+use crate::cpu::simd::avx2::micro::Sums;
+use crate::cpu::simd::avx2::tile::{ROWS, Tile8, Tile8x32, TileF};
 use std::arch::x86_64::*;
 
 /// 16 values of 32 bits in all.
@@ -80,23 +80,26 @@ pub(crate) fn bytes<const SUB: usize, const M: usize>(
     }
 }
 
-/// A word tile whose scales go per 32 columns.
+/// A byte tile whose scales are floats per 32 columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(crate) fn words32<const MIN: bool, const M: usize>(
-    tile: &Tile16,
+pub(crate) fn bytes32<const MIN: bool, const M: usize>(
+    tile: &Tile8x32,
     blocks: usize,
-    x: &[Words<'_>; M],
+    x: &[&Blocks32; M],
     out: &mut [Sums; M],
 ) {
-    assert!(x.iter().all(|x| x.q.len() >= 32 * blocks) && blocks <= 8);
     let mut sums = [_mm512_setzero_ps(); M];
-    for b in 0..blocks {
-        let mut total = [_mm512_setzero_si512(); M];
-        for k in 16 * b..16 * b + 16 {
-            let w = load(&tile.q[k & 127]);
+    for b in 0..blocks.min(8) {
+        // Signed bytes have 128 added: what that adds to the products is taken off first.
+        let mut total = x.map(|x| match MIN {
+            true => _mm512_setzero_si512(),
+            false => _mm512_set1_epi32(x.shift[b]),
+        });
+        for k in 8 * b..8 * b + 8 {
+            let w = load(&tile.q[k & 63]);
             for (total, x) in total.iter_mut().zip(x) {
-                // SAFETY: `k < 16 * blocks`, and there are `32 * blocks` words.
-                *total = _mm512_dpwssd_epi32(*total, w, unsafe { spread(x.q, k) });
+                // SAFETY: `k < 64`, and there are 256 bytes.
+                *total = _mm512_dpbusd_epi32(*total, w, unsafe { spread(&x.q, k) });
             }
         }
         let (d, min) = (load_f32(&tile.d[b & 7]), load_f32(&tile.min[b & 7]));
@@ -110,25 +113,6 @@ pub(crate) fn words32<const MIN: bool, const M: usize>(
     }
     for (out, sum) in out.iter_mut().zip(sums) {
         add(out, sum);
-    }
-}
-
-/// A word tile with one scale for its 256 columns.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(crate) fn words256<const M: usize>(tile: &Tile16, x: &[Words<'_>; M], out: &mut [Sums; M]) {
-    assert!(x.iter().all(|x| x.q.len() >= 256));
-    let mut total = [_mm512_setzero_si512(); M];
-    for (k, q) in tile.q.iter().enumerate() {
-        let w = load(q);
-        for (total, x) in total.iter_mut().zip(x) {
-            // SAFETY: `k < 128`, and there are 256 words.
-            *total = _mm512_dpwssd_epi32(*total, w, unsafe { spread(x.q, k) });
-        }
-    }
-    let d = load_f32(&tile.d[0]);
-    for ((out, total), x) in out.iter_mut().zip(total).zip(x) {
-        let factor = _mm512_mul_ps(d, _mm512_set1_ps(x.d[0]));
-        add(out, _mm512_mul_ps(_mm512_cvtepi32_ps(total), factor));
     }
 }
 
